@@ -1,0 +1,61 @@
+# Each target makes its own environment first, once; nothing has to be installed by hand but Python 3.11 to 3.13.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# One thread a test process: two processes share the two cores of a small machine.
+TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+.PHONY: demo test check lint types format bench clean help
+
+help:
+	@echo "make demo    train and attack on embedded data, write a report"
+	@echo "make test    run all tests"
+	@echo "make check   format, lint, types and tests"
+	@echo "make bench   measure speed against the peers"
+	@echo "make clean   remove the environment and everything made here"
+
+# pip is told the exact version of every package; the plain `torch` of the index would bring gigabytes of GPU libraries.
+$(VENV)/.runtime: pyproject.toml constraints.txt
+	@echo "setting up $(VENV) (once) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install -c constraints.txt torch==2.13.0
+	@$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+# pytorchcv is only a source of networks for tests; its declared need of torchvision has no CPU build to rely on.
+$(VENV)/.dev: $(VENV)/.runtime
+	@echo "installing the test tools (once) ..."
+	@$(PIP) install -c constraints.txt -e '.[dev,tensorboard,slurm]'
+	@$(PIP) install -c constraints.txt --no-deps pytorchcv
+	@touch $@
+
+demo: $(VENV)/.runtime
+	@$(BIN)/holdfast demo
+
+test: $(VENV)/.dev
+	@echo "running the tests ..."
+	@$(TESTS)
+
+lint: $(VENV)/.dev
+	@echo "checking format and lint ..."
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+
+types: $(VENV)/.dev
+	@echo "checking types ..."
+	@$(BIN)/mypy
+
+check: lint types test
+
+format: $(VENV)/.dev
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev
+	@$(BIN)/holdfast bench
+
+clean:
+	@echo "removing the environment and all caches ..."
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist src/*.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

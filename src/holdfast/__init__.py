@@ -1,0 +1,84 @@
+"""holdfast audits how easily a network's explanations can be moved, and trains networks whose explanations hold."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holdfast import attribution, data, metrics, models
+    from holdfast.attribution import (
+        ClassLogit,
+        ClassProbability,
+        Gradient,
+        InputXGradient,
+        IntegratedGradients,
+        SmoothGrad,
+        margin,
+        most_confusing,
+        saliency_map,
+        true_logit,
+        true_loss,
+        true_probability,
+    )
+    from holdfast.models import Classifier, double_backward_audit, is_scale_invariant, smooth
+    from holdfast.types import Pair
+
+__version__ = "0.1.0.dev0"
+
+# Where each public name lives. Names are loaded on first use, so that `holdfast --help` and `import holdfast` cost
+# next to nothing and PyTorch is loaded only by those who need it.
+_MODULES = ("attribution", "data", "metrics", "models")
+_HOMES = {
+    "holdfast.attribution": (
+        "ClassLogit",
+        "ClassProbability",
+        "Gradient",
+        "InputXGradient",
+        "IntegratedGradients",
+        "SmoothGrad",
+        "margin",
+        "most_confusing",
+        "saliency_map",
+        "true_logit",
+        "true_loss",
+        "true_probability",
+    ),
+    "holdfast.models": ("Classifier", "double_backward_audit", "is_scale_invariant", "smooth"),
+    "holdfast.types": ("Pair",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Classifier",
+    "ClassLogit",
+    "ClassProbability",
+    "Gradient",
+    "InputXGradient",
+    "IntegratedGradients",
+    "Pair",
+    "SmoothGrad",
+    "attribution",
+    "data",
+    "double_backward_audit",
+    "is_scale_invariant",
+    "margin",
+    "metrics",
+    "models",
+    "most_confusing",
+    "saliency_map",
+    "smooth",
+    "true_logit",
+    "true_loss",
+    "true_probability",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"holdfast.{name}")
+    if name in _HOME_OF:
+        return getattr(import_module(_HOME_OF[name]), name)
+    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

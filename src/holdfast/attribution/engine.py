@@ -1,0 +1,91 @@
+"""The one place where gradients of explained scalars are taken: batched over examples and points, chunked.
+
+Every map of the package is a weighted sum of gradients at some points around or on the way to x,
+
+    G(x) = sum_j w_j grad s(f(p_j(x))),
+
+so one engine computes them all: gradient (one point), SmoothGrad (noisy points), integrated gradients (a path).
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import expected
+from holdfast.models.double_backward import second_order
+from holdfast.types import Model, Score
+
+Target = tuple[Score, Tensor]
+"""A score and the labels [B] it is asked for; several targets share one forward pass."""
+
+Place = Callable[[slice, slice], Tensor]
+"""`(examples, points) -> [points, examples, C, H, W]`: where the gradients are taken."""
+
+PIXELS_PER_PASS = 2**17
+"""Entries of the input in one forward pass when no chunk is asked for: fits the caches, and the memory of a laptop."""
+
+
+def averaged_gradients(
+    model: Model,
+    x: Tensor,
+    targets: Sequence[Target],
+    place: Place,
+    weights: Tensor,
+    *,
+    create_graph: bool,
+    chunk: int | None = None,
+) -> list[Tensor]:
+    """sum_j w_j grad s(f(p_j)) for each target, like x; `chunk` bounds the images in one forward pass.
+
+    The gradient is with respect to the point itself; with `create_graph` the result remembers how it depends on
+    whatever the points were made of.
+    """
+    limit = chunk or max(1, PIXELS_PER_PASS // math.prod(x.shape[1:]))
+    if x.shape[0] == 0:
+        return [torch.zeros_like(x) for _ in targets]
+    slabs: list[list[Tensor]] = []
+    for rows in _slices(x.shape[0], limit):
+        there = [(score, y[rows]) for score, y in targets]
+        totals = [torch.zeros_like(x[rows]) for _ in targets]
+        for js in _slices(len(weights), max(1, limit // (rows.stop - rows.start))):
+            gradients = _gradients(model, place(rows, js), there, create_graph)
+            totals = [t + torch.einsum("j,jb...->b...", weights[js], g) for t, g in zip(totals, gradients, strict=True)]
+        slabs.append(totals)
+    return [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*slabs, strict=True)]
+
+
+def _slices(total: int, size: int) -> Iterator[slice]:
+    for start in range(0, total, size):
+        yield slice(start, min(start + size, total))
+
+
+def _gradients(model: Model, points: Tensor, targets: Sequence[Target], create_graph: bool) -> list[Tensor]:
+    """Gradients [points, examples, ...] of each target's score at each point, from one forward pass."""
+    count = points.shape[0]
+    with torch.enable_grad(), second_order(create_graph):
+        flat = points.flatten(0, 1)
+        if not (create_graph and flat.requires_grad):
+            flat = flat.detach().requires_grad_()
+        logits = check_logits(model(flat), flat)
+        scores = [score(logits, y.repeat(count)).sum() for score, y in targets]
+        last = len(scores) - 1
+        return [
+            torch.autograd.grad(s, flat, create_graph=create_graph, retain_graph=create_graph or i < last)[0]
+            .unflatten(0, (count, -1))
+            for i, s in enumerate(scores)
+        ]  # fmt: skip
+
+
+def check_logits(logits: Tensor, x: Tensor) -> Tensor:
+    """Refuse what is not a tensor of logits [B, K]."""
+    if not isinstance(logits, Tensor):
+        raise expected(
+            "a model that returns logits [B, K]",
+            got=type(logits).__name__,
+            fix="wrap it: holdfast.Classifier(net) understands outputs with `.logits`",
+        )
+    if logits.dim() != 2 or logits.shape[0] != x.shape[0]:
+        raise expected(f"logits [{x.shape[0]}, K]", got=f"shape {list(logits.shape)}")
+    return logits

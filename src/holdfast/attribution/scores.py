@@ -1,0 +1,60 @@
+"""The explained scalar: what a map explains, as a function of logits and label.
+
+Each takes `(logits [B, K], y [B])` and returns `[B]`.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def true_logit(logits: Tensor, y: Tensor) -> Tensor:
+    """z_y, the pre-softmax output of class y; what IFIA and its metrics explain."""
+    return logits.gather(1, y[:, None])[:, 0]
+
+
+def true_log_probability(logits: Tensor, y: Tensor) -> Tensor:
+    """log softmax(z)_y."""
+    return -true_loss(logits, y)
+
+
+def true_probability(logits: Tensor, y: Tensor) -> Tensor:
+    """softmax(z)_y, the f_TCI of the paper."""
+    return true_logit(logits.softmax(1), y)
+
+
+def true_loss(logits: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy -log softmax(z)_y, the L_TCI of the paper."""
+    return F.cross_entropy(logits, y, reduction="none")
+
+
+def margin(logits: Tensor, y: Tensor) -> Tensor:
+    """Highest other logit minus the true one; positive where the prediction is wrong."""
+    return true_logit(logits, most_confusing(logits, y)) - true_logit(logits, y)
+
+
+def most_confusing(logits: Tensor, y: Tensor) -> Tensor:
+    """The class other than y with the highest logit (the NCI of the paper), int64 [B]."""
+    return logits.detach().scatter(1, y[:, None], -torch.inf).argmax(1)
+
+
+@dataclass(frozen=True)
+class ClassLogit:
+    """z_c of one chosen class c, whatever the label."""
+
+    index: int
+
+    def __call__(self, logits: Tensor, y: Tensor) -> Tensor:
+        return logits[:, self.index]
+
+
+@dataclass(frozen=True)
+class ClassProbability:
+    """softmax(z)_c of one chosen class c, whatever the label."""
+
+    index: int
+
+    def __call__(self, logits: Tensor, y: Tensor) -> Tensor:
+        return logits.softmax(1)[:, self.index]

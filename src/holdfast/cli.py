@@ -1,0 +1,88 @@
+"""The command line: finds the command, parses its arguments with tyro, and turns holdfast errors into one sentence.
+
+No logic lives here. A command is one function in `holdfast.commands`, loaded only when it is called.
+"""
+
+import difflib
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import holdfast
+from holdfast.errors import HoldfastError, InputError
+
+COMMANDS = {
+    "data list": ("holdfast.commands.data:list_datasets", "show each dataset, whether it is here and where it comes from"),
+    "data get": ("holdfast.commands.data:get_dataset", "fetch one dataset, verify it and keep it"),
+}
+"""Command -> (where its function lives, what it does in one line)."""
+
+USER_ERROR, INTERRUPTED = 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 0 when it worked, 2 when the user has to change something, 130 when interrupted."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
+    try:
+        return _run(words)
+    except HoldfastError as error:
+        if debug:
+            raise
+        print(f"holdfast: {error}", file=sys.stderr)
+        return USER_ERROR
+    except KeyboardInterrupt:
+        print("holdfast: interrupted", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(words: list[str]) -> int:
+    if words and words[0] in ("--version", "-V"):
+        print(f"holdfast {holdfast.__version__}")
+        return 0
+    if not words or words[0] in ("--help", "-h", "help"):
+        print(_help(COMMANDS))
+        return 0
+    name, rest = _find(words)
+    if not name:
+        print(_help({n: c for n, c in COMMANDS.items() if n.split()[0] == words[0]}))
+        return 0
+    module, function = COMMANDS[name][0].split(":")
+    import tyro  # here, because the plain help needs no parser
+
+    tyro.cli(getattr(import_module(module), function), prog=f"holdfast {name}", args=rest)
+    return 0
+
+
+def _find(words: list[str]) -> tuple[str, list[str]]:
+    """The command that `words` start with and the words behind it; no name for the bare group of several commands."""
+    for length in (2, 1):
+        if (name := " ".join(words[:length])) in COMMANDS:
+            return name, words[length:]
+    members = [name.split()[1] for name in COMMANDS if name.startswith(words[0] + " ")]
+    if members and (len(words) == 1 or words[1] in ("--help", "-h")):
+        return "", []
+    asked = " ".join(words[:2]) if members else words[0]
+    known = list(COMMANDS) if members else sorted({name.split()[0] for name in COMMANDS})
+    nearest = difflib.get_close_matches(asked, known, n=1, cutoff=0.4)
+    hint = f"did you mean 'holdfast {nearest[0]}'? " if nearest else ""
+    raise InputError(f"no command '{asked}'; {hint}'holdfast --help' lists them all.")
+
+
+def _help(commands: dict[str, tuple[str, str]]) -> str:
+    width = max(map(len, commands))
+    lines = [f"  {name:<{width}}   {summary}" for name, (_, summary) in commands.items()]
+    return "\n".join(
+        [
+            holdfast.__doc__ or "",
+            "",
+            "usage: holdfast COMMAND [options]",
+            "",
+            *lines,
+            "",
+            "holdfast COMMAND --help   what a command takes, with examples",
+            "holdfast --version        the version",
+            "--debug                   with any command: show the traceback of an error",
+        ]
+    )

@@ -1,0 +1,104 @@
+"""The wrapper that turns any image network into one from pixels in [0, 1] to logits."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import expected
+
+Statistic = float | Sequence[float] | Tensor
+
+
+class Classifier(nn.Module):
+    """Pixels in [0, 1], [B, C, ...], to logits [B, K]: net((x - mean) / std).
+
+    `mean` and `std` are one number for all channels or one per channel; they are buffers, so they follow the device
+    and dtype of the module and are saved with its weights. The network may return the logits [B, K] themselves or an
+    object with a tensor attribute `logits`.
+
+    >>> net = nn.Sequential(nn.Flatten(), nn.Linear(12, 10))
+    >>> Classifier(net, mean=[0.5, 0.5, 0.5], std=0.25)(torch.rand(4, 3, 2, 2)).shape
+    torch.Size([4, 10])
+    """
+
+    mean: Tensor | None
+    std: Tensor | None
+
+    def __init__(self, net: nn.Module, mean: Statistic | None = None, std: Statistic | None = None) -> None:
+        super().__init__()
+        if not isinstance(net, nn.Module):
+            raise expected("net to be a torch.nn.Module", got=type(net).__name__)
+        self.net = net
+        self.register_buffer("mean", _statistic("mean", mean))
+        self.register_buffer("std", _statistic("std", std))
+        if self.std is not None and not bool((self.std > 0).all()):
+            raise expected("std > 0 in every channel", got=self.std.tolist())
+
+    @property
+    def scale_invariant(self) -> bool:
+        """Whether f(a x) = f(x) for every a > 0: the network declares it and no mean is subtracted before it."""
+        return getattr(self.net, "scale_invariant", False) is True and self.mean is None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not x.is_floating_point() or x.dim() < 2:
+            raise expected(
+                "a float batch [B, C, H, W] of pixels in [0, 1]",
+                got=f"{x.dtype} {list(x.shape)}",
+                fix="add a batch dimension, and divide integer pixels by 255",
+            )
+        return _logits(self.net(self._normalised(x)), x.shape[0])
+
+    def _normalised(self, x: Tensor) -> Tensor:
+        if self.mean is not None:
+            x = x - _per_channel("mean", self.mean, x)
+        if self.std is not None:
+            x = x / _per_channel("std", self.std, x)
+        return x
+
+
+def _statistic(name: str, value: Statistic | None) -> Tensor | None:
+    """A mean or std as a float vector of its own, or None."""
+    if value is None:
+        return None
+    try:
+        vector = torch.as_tensor(value, dtype=torch.get_default_dtype()).detach().clone()
+    except (TypeError, ValueError, RuntimeError):
+        raise expected(f"{name} to be a number or one number per channel", got=repr(value)) from None
+    vector = vector.reshape(1) if vector.dim() == 0 else vector
+    if vector.dim() != 1 or not len(vector):
+        raise expected(f"{name} to be a number or one number per channel", got=f"shape {list(vector.shape)}")
+    if not bool(vector.isfinite().all()):
+        raise expected(f"a finite {name}", got=vector.tolist())
+    return vector
+
+
+def _per_channel(name: str, values: Tensor, x: Tensor) -> Tensor:
+    """Shape [C] or [1] values so that they broadcast against the channels of `x` [B, C, ...]."""
+    if len(values) not in (1, x.shape[1]):
+        raise expected(f"{name} with 1 or {x.shape[1]} values for images {list(x.shape)}", got=len(values))
+    return values.reshape(-1, *([1] * (x.dim() - 2)))
+
+
+def _logits(output: Any, batch: int) -> Tensor:
+    """The logits [B, K] in what a network returned."""
+    logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if isinstance(logits, Tensor) and logits.dim() == 2 and logits.shape[0] == batch:
+        return logits
+    raise expected(
+        f"the network to return logits [{batch}, K] or an object with such a tensor `logits`",
+        got=_describe(output if logits is None else logits),
+        fix="wrap the network in a module that returns its logits",
+    )
+
+
+def _describe(output: Any) -> str:
+    """What a network returned, in a few words."""
+    if isinstance(output, Tensor):
+        return f"a tensor of shape {list(output.shape)}"
+    if isinstance(output, dict):
+        return f"a {type(output).__name__} with the keys {list(output)}"
+    if isinstance(output, tuple | list):
+        return f"a {type(output).__name__} of {', '.join(map(_describe, output)) or 'nothing'}"
+    return f"an object of type {type(output).__name__}"

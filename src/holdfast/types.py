@@ -1,0 +1,31 @@
+"""The few shapes that all layers agree on: scores, attributions and pairs of images.
+
+B is the batch. Images are float, NCHW, pixels in [0, 1], on one device; `y` is int64 [B]; `keys` is int64 [B].
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+Model = Callable[[Tensor], Tensor]
+"""Anything that maps images [B, C, H, W] to logits [B, K]; always an argument, never captured."""
+
+Score = Callable[[Tensor, Tensor], Tensor]
+"""The explained scalar: `(logits [B, K], y [B]) -> [B]`."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A clean batch and its perturbed twin; what every loss looks at."""
+
+    x: Tensor
+    x_adv: Tensor
+    y: Tensor
+
+
+class Attribution(Protocol):
+    """A map of the input, of the input's shape, differentiable to second order with `create_graph=True`."""
+
+    def __call__(self, model: Model, x: Tensor, y: Tensor, *, create_graph: bool = False) -> Tensor: ...

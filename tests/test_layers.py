@@ -1,0 +1,75 @@
+"""Data flows one way: a module imports only from strictly lower layers. Read from the syntax tree, nothing is run."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src"
+
+# Low to high. Modules of one row do not import each other. A package (`holdfast.data`) stands for its __init__.
+LAYERS: list[str] = """
+holdfast.errors
+holdfast.types holdfast.ops holdfast.rng
+holdfast.metrics
+holdfast.models.initialize holdfast.models.standardize holdfast.models.digits_cnn holdfast.models.classifier
+holdfast.models.paper_cnn holdfast.models.paper_resnet holdfast.models.wide_resnet holdfast.models.surrogate
+holdfast.models.registry holdfast.models.double_backward holdfast.models.scale
+holdfast.models
+holdfast.attribution.scores holdfast.attribution.quadrature holdfast.attribution.maps holdfast.attribution.engine
+holdfast.attribution.gradients holdfast.attribution.integrated
+holdfast.attribution
+holdfast
+holdfast.commands
+holdfast.cli
+holdfast.__main__
+""".split("\n")
+LAYER_OF = {name: level for level, names in enumerate(LAYERS) for name in names.split()}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def imported(path: Path) -> set[str]:
+    """Every holdfast module that a file imports, at its top or inside a function, but not for type checking only."""
+    tree = ast.parse(path.read_text())
+    typing_only = {
+        node
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+        for node in ast.walk(block)
+    }
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if node in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            assert node.module is not None
+            # `from holdfast import rng` imports holdfast.rng; `from holdfast.rng import mix` imports holdfast.rng
+            found |= {f"{node.module}.{a.name}" if f"{node.module}.{a.name}" in MODULES else node.module for a in node.names}
+    return {name for name in found if name.split(".")[0] == "holdfast"}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_down(module: str) -> None:
+    assert module in LAYER_OF, f"give {module} a row in LAYERS"
+    for name in imported(MODULES[module]):
+        assert LAYER_OF[name] < LAYER_OF[module], f"{module} imports {name}, which is not below it"
+
+
+def test_every_row_exists() -> None:
+    assert set(LAYER_OF) == set(MODULES)
+
+
+def test_no_star_imports() -> None:
+    for path in MODULES.values():
+        stars = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom) and n.names[0].name == "*"]
+        assert not stars, path
