@@ -1,7 +1,6 @@
 """Shared by all tests: one thread a process, no global randomness, small networks with known answers."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,9 +18,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(autouse=True)
-def quiet_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def quiet_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test starts from the same global seed and cannot see the data cache of the person who runs it."""
     monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path / "no-data-cache"))
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    yield

@@ -26,8 +26,14 @@ def test_help_needs_no_torch() -> None:
 
 
 def test_command_help_needs_no_torch() -> None:
-    code = "from holdfast.cli import main, COMMANDS\nfor name in COMMANDS:\n    try:\n        main([*name.split(), '--help'])\n"
-    code += "    except SystemExit as stop:\n        assert not stop.code, name"
+    code = """
+from holdfast.cli import main, COMMANDS
+for name in COMMANDS:
+    try:
+        main([*name.split(), "--help"])
+    except SystemExit as stop:
+        assert not stop.code, name
+"""
     assert not loaded_after(code).intersection({"torch", "matplotlib", "sklearn", "scipy"})
 
 

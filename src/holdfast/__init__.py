@@ -4,7 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast import attribution, data, metrics, models
+    from holdfast import attacks, attribution, data, losses, metrics, models, recipes
+    from holdfast.attacks import LAST, PGD
     from holdfast.attribution import (
         ClassLogit,
         ClassProbability,
@@ -19,15 +20,19 @@ if TYPE_CHECKING:
         true_loss,
         true_probability,
     )
+    from holdfast.balls import L2, Linf
+    from holdfast.errors import DataError, HoldfastError, InputError
     from holdfast.models import Classifier, double_backward_audit, is_scale_invariant, smooth
+    from holdfast.rng import make_keys
     from holdfast.types import Pair
 
 __version__ = "0.1.0.dev0"
 
 # Where each public name lives. Names are loaded on first use, so that `holdfast --help` and `import holdfast` cost
 # next to nothing and PyTorch is loaded only by those who need it.
-_MODULES = ("attribution", "data", "metrics", "models")
+_MODULES = ("attacks", "attribution", "data", "losses", "metrics", "models", "recipes")
 _HOMES = {
+    "holdfast.attacks": ("LAST", "PGD"),
     "holdfast.attribution": (
         "ClassLogit",
         "ClassProbability",
@@ -42,28 +47,42 @@ _HOMES = {
         "true_loss",
         "true_probability",
     ),
+    "holdfast.balls": ("L2", "Linf"),
+    "holdfast.errors": ("DataError", "HoldfastError", "InputError"),
     "holdfast.models": ("Classifier", "double_backward_audit", "is_scale_invariant", "smooth"),
+    "holdfast.rng": ("make_keys",),
     "holdfast.types": ("Pair",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Classifier",
+    "L2",
+    "LAST",
+    "PGD",
     "ClassLogit",
     "ClassProbability",
+    "Classifier",
+    "DataError",
     "Gradient",
+    "HoldfastError",
+    "InputError",
     "InputXGradient",
     "IntegratedGradients",
+    "Linf",
     "Pair",
     "SmoothGrad",
+    "attacks",
     "attribution",
     "data",
     "double_backward_audit",
     "is_scale_invariant",
+    "losses",
+    "make_keys",
     "margin",
     "metrics",
     "models",
     "most_confusing",
+    "recipes",
     "saliency_map",
     "smooth",
     "true_logit",

@@ -12,7 +12,10 @@ import holdfast
 from holdfast.errors import HoldfastError, InputError
 
 COMMANDS = {
-    "data list": ("holdfast.commands.data:list_datasets", "show each dataset, whether it is here and where it comes from"),
+    "data list": (
+        "holdfast.commands.data:list_datasets",
+        "show each dataset, whether it is here and where it comes from",
+    ),
     "data get": ("holdfast.commands.data:get_dataset", "fetch one dataset, verify it and keep it"),
 }
 """Command -> (where its function lives, what it does in one line)."""

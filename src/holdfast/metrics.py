@@ -53,7 +53,11 @@ def kendall_tau(a: Tensor, b: Tensor) -> Tensor:
     joint, order = (rank_a * entries + rank_b).sort(dim=1)
     discordant = count_inversions(rank_b.gather(1, order))
     pairs = entries * (entries - 1) // 2
-    ties_a, ties_b, ties_both = _tied_pairs(joint // entries), _tied_pairs(rank_b.sort(dim=1).values), _tied_pairs(joint)
+    ties_a, ties_b, ties_both = (
+        _tied_pairs(joint // entries),
+        _tied_pairs(rank_b.sort(dim=1).values),
+        _tied_pairs(joint),
+    )
     surplus = pairs - ties_a - ties_b + ties_both - 2 * discordant
     # The root of the product, not the product of roots: sqrt(n n) is exactly n, so identical maps give exactly 1.
     tau = surplus.double() / ((pairs - ties_a).double() * (pairs - ties_b).double()).sqrt()
@@ -168,11 +172,16 @@ def _same_shape(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return flatten(a.detach()), flatten(b.detach())
 
 
+def has_ranking(a: Tensor) -> Tensor:
+    """bool [B]: the map is finite and not constant, so its entries can be ranked."""
+    a = flatten(a)
+    return a.isfinite().all(1) & (a != a[:, :1]).any(1)
+
+
 def _prepare(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Both maps flat, and which examples have a ranking in both: finite and not constant."""
     a, b = _same_shape(a, b)
-    valid = torch.stack([m.isfinite().all(1) & (m != m[:, :1]).any(1) for m in (a, b)]).all(0)
-    return a, b, valid
+    return a, b, has_ranking(a) & has_ranking(b)
 
 
 def _or_nan(value: Tensor, valid: Tensor) -> Tensor:

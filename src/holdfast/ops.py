@@ -5,7 +5,7 @@ from torch import Tensor
 
 def flatten(x: Tensor) -> Tensor:
     """[B, ...] -> [B, P]."""
-    return x.reshape(x.shape[0], -1)
+    return x.flatten(1)
 
 
 def per_example(values: Tensor, like: Tensor) -> Tensor:

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.nets import AttentionNet, AwkwardReLUs, BatchNormNet, LinearSoftmax, Quadratic
 from torch import Tensor
 
 import holdfast as hf
 from holdfast.attribution import RULES
 from holdfast.errors import InputError
-from tests.nets import AttentionNet, AwkwardReLUs, BatchNormNet, LinearSoftmax, Quadratic
 
 Y = torch.tensor([0, 2, 1])
 X = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(1))

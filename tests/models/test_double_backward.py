@@ -1,10 +1,10 @@
 """The audit names the layer that stops a second derivative, and nothing else."""
 
 import torch
+from tests.nets import AttentionNet, AwkwardReLUs, BatchNormNet, Detached, OnceOnly
 from torch import nn
 
 from holdfast.models import build, double_backward_audit
-from tests.nets import AttentionNet, AwkwardReLUs, BatchNormNet, Detached, OnceOnly
 
 X = torch.rand(2, 1, 4, 4)
 

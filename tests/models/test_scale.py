@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from tests.nets import LinearSoftmax
 from torch import nn
 
 from holdfast.errors import InputError
 from holdfast.models import Classifier, build, is_scale_invariant
-from tests.nets import LinearSoftmax
 
 X = torch.rand(3, 3, 16, 16)
 

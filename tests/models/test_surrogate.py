@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.nets import AwkwardReLUs, BatchNormNet
 from torch import nn
 
 from holdfast.errors import InputError
 from holdfast.models import smooth
-from tests.nets import AwkwardReLUs, BatchNormNet
 
 X = torch.linspace(-1, 1, 32).reshape(2, 1, 4, 4)
 

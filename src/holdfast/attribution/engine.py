@@ -70,12 +70,20 @@ def _gradients(model: Model, points: Tensor, targets: Sequence[Target], create_g
             flat = flat.detach().requires_grad_()
         logits = check_logits(model(flat), flat)
         scores = [score(logits, y.repeat(count)).sum() for score, y in targets]
-        last = len(scores) - 1
         return [
-            torch.autograd.grad(s, flat, create_graph=create_graph, retain_graph=create_graph or i < last)[0]
-            .unflatten(0, (count, -1))
+            _gradient(s, flat, create_graph, keep=create_graph or i + 1 < len(scores)).unflatten(0, (count, -1))
             for i, s in enumerate(scores)
-        ]  # fmt: skip
+        ]
+
+
+def _gradient(score: Tensor, points: Tensor, create_graph: bool, keep: bool) -> Tensor:
+    found = None
+    if score.requires_grad:
+        (found,) = torch.autograd.grad(score, points, create_graph=create_graph, retain_graph=keep, allow_unused=True)
+    if found is None:
+        fix = "a layer detaches its input; holdfast.double_backward_audit(model, x) names it"
+        raise expected("a score that depends differentiably on the image", got="no gradient", fix=fix)
+    return found
 
 
 def check_logits(logits: Tensor, x: Tensor) -> Tensor:

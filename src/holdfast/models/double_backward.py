@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +17,10 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_map
 
+from holdfast.errors import expected
+from holdfast.models.modes import evaluating
 from holdfast.models.surrogate import smooth
-
+from holdfast.types import Model
 
 NO_SECOND = "its gradient was computed without a graph and has no derivative"
 
@@ -59,9 +62,26 @@ def double_backward_audit(model: nn.Module, x: Tensor) -> list[Obstacle]:
     >>> double_backward_audit(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), torch.zeros(1, 3))
     []
     """
-    with _untouched(model), second_order():
+    with evaluating(model), second_order():
         calls = _record_calls(model, x)
         return _blame("", model, calls)
+
+
+_SOUND: WeakSet[nn.Module] = WeakSet()
+
+
+def require_second_order(model: Model, x: Tensor) -> None:
+    """Refuse a network that cannot be differentiated twice, naming the layers; asked once for each network.
+
+    Without this an attack on such a network would climb a wrong gradient in silence and call the network robust.
+    """
+    if not isinstance(model, nn.Module) or model in _SOUND:
+        return
+    obstacles = double_backward_audit(model, x)
+    if obstacles:
+        fix = "replace these layers, or explain a part of the network without them"
+        raise expected("a network that can be differentiated twice", got="; ".join(map(str, obstacles)), fix=fix)
+    _SOUND.add(model)
 
 
 def _record_calls(model: nn.Module, x: Tensor) -> dict[nn.Module, _Call]:
@@ -137,15 +157,3 @@ def _try_twice(forward: Callable[[], Any], inputs: list[Tensor]) -> str | None:
 def _tensors(output: Any) -> Any:
     # model outputs such as those of `transformers` are mappings that are not registered as trees
     return dict(output) if hasattr(output, "keys") else output
-
-
-@contextmanager
-def _untouched(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; the mode of every module restored after. Parameters get no gradient: none is asked."""
-    modes = {m: m.training for m in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode

@@ -87,7 +87,7 @@ SMOOTH_FORMS: Mapping[Callable[..., Any], Smoothed] = {
 
 
 class smooth(TorchFunctionMode):  # noqa: N801  (used like a function: `with smooth(beta=1.0):`)
-    """Inside this context every ReLU, leaky ReLU, PReLU, ReLU6 and hard tanh is its softplus form with sharpness `beta`.
+    """Inside this context every ReLU, leaky ReLU, PReLU, ReLU6 and hard tanh is its softplus form of sharpness `beta`.
 
     Modules, functional and in-place calls of any network are reached alike, since PyTorch is asked at the call, not
     the network. `swapped` counts the calls, so a caller can tell a network that had nothing to smooth. Code compiled

@@ -1,0 +1,60 @@
+"""The examples an attack still works on, and predictions in pieces that fit into memory."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast.attribution.engine import check_logits
+from holdfast.losses.base import Clean, select
+from holdfast.types import Model
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples still under attack: their rows in the caller's batch and everything known of their clean side."""
+
+    rows: Tensor
+    x: Tensor
+    y: Tensor
+    keys: Tensor
+    label: Tensor | None
+    """The prediction for the clean image, when the attack needs to know it."""
+    clean: Clean
+    judge_clean: Clean | None
+
+    def keep(self, alive: Tensor) -> "Batch":
+        """Only the examples for which `alive` [B] is true."""
+        if bool(alive.all()):
+            return self
+        return Batch(
+            rows=self.rows[alive],
+            x=self.x[alive],
+            y=self.y[alive],
+            keys=self.keys[alive],
+            label=None if self.label is None else self.label[alive],
+            clean=select(self.clean, alive),
+            judge_clean=None if self.judge_clean is None else select(self.judge_clean, alive),
+        )
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predicted labels [B] and the number of classes."""
+
+    labels: Tensor
+    classes: int
+
+
+@torch.no_grad()
+def predictions(model: Model, x: Tensor, images_per_pass: int) -> Predictions:
+    """argmax of the logits of x, in pieces."""
+    logits = torch.cat([check_logits(model(x[part]), x[part]) for part in slices(x.shape[0], images_per_pass)])
+    return Predictions(labels=logits.argmax(1), classes=logits.shape[1])
+
+
+def slices(total: int, size: int) -> Iterator[slice]:
+    """Consecutive slices of at most `size` that cover `total`."""
+    for start in range(0, total, size):
+        yield slice(start, min(start + size, total))

@@ -1,0 +1,89 @@
+"""Manipulation towards a target map without a norm ball (Dombrowski et al. 2019).
+
+    minimise   w_map * MSE(map(x'), target) + w_out * MSE(softmax f(x'), softmax f(x))     over x' in [0, 1]^P
+
+by Adam on the image, on the smooth twin whose sharpness grows geometrically, so that the result holds on the ReLU
+network. The change stays small because the output has to stay, not because it is told to.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from holdfast.attribution.integrated import IntegratedGradients
+from holdfast.attribution.scores import true_probability
+from holdfast.checks import check_images, check_labels
+from holdfast.errors import expected
+from holdfast.losses.maps import map_of
+from holdfast.models.double_backward import require_second_order
+from holdfast.models.modes import evaluating
+from holdfast.models.surrogate import smooth
+from holdfast.types import Attribution, Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manipulation:
+    """Adam on the image towards `target`, a map [H, W] or one for each example [B, H, W].
+
+    Maps are compared after normalisation to sum 1. The defaults are those of the authors' code (map weight 1e11,
+    output weight 1e6, 1,500 steps of 2e-4, beta 10 to 100, 30-point integrated gradients of the probability).
+    """
+
+    target: Tensor
+    steps: int = 1500
+    learning_rate: float = 2e-4
+    map_weight: float = 1e11
+    output_weight: float = 1e6
+    betas: tuple[float, float] = (10.0, 100.0)
+    attribution: Attribution = field(default_factory=lambda: IntegratedGradients(steps=30, score=true_probability))
+
+    def __post_init__(self) -> None:
+        if self.steps < 1:
+            raise expected("steps >= 1", got=self.steps)
+        if not 0 < self.betas[0] <= self.betas[1]:
+            raise expected("betas (first, last) with 0 < first <= last", got=self.betas)
+
+    def __call__(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor | None = None) -> Tensor:
+        """Perturbed images like x, inside the pixel range. Nothing is random, so `keys` are not looked at."""
+        check_images(x)
+        check_labels(y, x.shape[0])
+        with evaluating(model):
+            require_second_order(model, x[:1])
+            return self._optimise(model, x.detach(), y)
+
+    def _optimise(self, model: Model, x: Tensor, y: Tensor) -> Tensor:
+        target = self._normalised_target(x)
+        with torch.no_grad():
+            output = model(x).softmax(1)
+        x_adv = x.clone().requires_grad_()
+        optimizer = torch.optim.Adam([x_adv], lr=self.learning_rate)
+        for step in range(self.steps):
+            loss = self._loss(model, x_adv, y, target, output, self._beta(step))
+            optimizer.zero_grad()
+            (x_adv.grad,) = torch.autograd.grad(loss, x_adv)
+            optimizer.step()
+            with torch.no_grad():
+                x_adv.clamp_(0, 1)
+        return x_adv.detach()
+
+    def _loss(self, model: Model, x_adv: Tensor, y: Tensor, target: Tensor, output: Tensor, beta: float) -> Tensor:
+        """Summed over the batch: Adam works entry by entry, so examples do not meet."""
+        shown = map_of(model, x_adv, y, self.attribution, beta=beta, graph=True)
+        shown = shown / (shown.shape[1] * shown.shape[2])
+        with smooth(beta):
+            out = model(x_adv).softmax(1)
+        of_map = (shown - target).square().mean((1, 2))
+        of_output = (out - output).square().mean(1)
+        return (self.map_weight * of_map + self.output_weight * of_output).sum()
+
+    def _beta(self, step: int) -> float:
+        first, last = self.betas
+        return first * math.pow(last / first, step / max(1, self.steps - 1))
+
+    def _normalised_target(self, x: Tensor) -> Tensor:
+        if self.target.shape[-2:] != x.shape[-2:]:
+            raise expected(f"a target map of {list(x.shape[-2:])}", got=f"shape {list(self.target.shape)}")
+        amount = self.target.to(x).abs().expand(x.shape[0], *x.shape[2:])
+        return amount / amount.sum((1, 2), keepdim=True)

@@ -1,0 +1,265 @@
+"""The one batched projected-gradient loop; every attack of the package is a setting of it.
+
+    x_{t+1} = project(x_t + step_size * step(grad loss(x_t)))             (Eq. 2 of the paper)
+
+It ascends any per-example loss, keeps for each example the best iterate that satisfies the constraint, and computes
+nothing for examples that are done. An example is never influenced by the others in its batch: random starts and
+random steps come from its own key.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast import rng
+from holdfast.attacks.batch import Batch, predictions, slices
+from holdfast.attribution.engine import PIXELS_PER_PASS
+from holdfast.balls import Ball
+from holdfast.checks import check_images, check_keys, check_labels
+from holdfast.errors import expected
+from holdfast.losses.base import Clean, Loss, select
+from holdfast.models.double_backward import require_second_order
+from holdfast.models.modes import evaluating
+from holdfast.ops import flatten
+from holdfast.types import Model, Pair
+
+
+class Last:
+    """`best_by=LAST`: keep the last iterate (with the label kept, when asked); what training attacks do."""
+
+
+LAST = Last()
+GREY_LEVELS = 255
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """What an attack found, one entry an example."""
+
+    x_adv: Tensor
+    """Perturbed images, inside ball and pixel range; the clean image where nothing was kept."""
+    found: Tensor
+    """bool: an iterate was kept."""
+    value: Tensor
+    """`best_by` (or the loss) at the kept iterate."""
+    feasible: Tensor
+    """int64: iterates that satisfied the constraint."""
+    fooled: Tensor
+    """bool: the prediction was not y when the attack stopped; known only with `stop_when_fooled`."""
+    random_steps: Tensor
+    """int64: steps for which the gradient was zero everywhere, so that a keyed random sign was taken instead."""
+
+
+@dataclass(frozen=True)
+class PGD:
+    """Ascend `loss` inside `ball` by `steps` steps of `step_size`.
+
+    `keep_prediction` keeps only iterates with the prediction of the clean image; the search goes on through others.
+    `best_by`: None keeps the iterate with the largest loss, a `Loss` the one with the largest value of that loss
+    (strictly better than the clean image), `LAST` the last one. `stop_when_fooled` drops an example as soon as its
+    prediction is not y. `quantize` keeps changes to whole grey levels of 1/255. `chunk` bounds the images in one
+    forward pass. With `restarts` the whole search is repeated from other random starts and the best is kept.
+
+    >>> from holdfast.balls import Linf
+    >>> from holdfast.losses import CrossEntropy
+    >>> attack = PGD(CrossEntropy(), ball=Linf(0.1), steps=2, step_size=0.1)
+    >>> x, y = torch.full((1, 1, 1, 2), 0.5), torch.tensor([0])
+    >>> attack(lambda x: x.flatten(1), x, y, keys=torch.tensor([0])).flatten().tolist()
+    [0.4000000059604645, 0.6000000238418579]
+    """
+
+    loss: Loss
+    _: KW_ONLY
+    ball: Ball
+    steps: int
+    step_size: float
+    random_start: bool = False
+    restarts: int = 1
+    keep_prediction: bool = False
+    best_by: Loss | Last | None = None
+    stop_when_fooled: bool = False
+    quantize: bool = False
+    chunk: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps < 0:
+            raise expected("steps >= 0", got=self.steps)
+        if not 0 <= self.step_size < float("inf"):
+            raise expected("a step size >= 0", got=self.step_size)
+        if self.restarts < 1 or (self.restarts > 1 and not self.random_start):
+            fix = "without a random start every restart is the same search; pass random_start=True"
+            raise expected("one restart, or several with a random start", got=self.restarts, fix=fix)
+
+    def __call__(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> Tensor:
+        """Perturbed images like x, detached, inside ball and pixel range."""
+        return self.run(model, x, y, keys=keys).x_adv
+
+    def run(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor, active: Tensor | None = None) -> AttackResult:
+        """The perturbed images and what happened on the way; examples that are not `active` [B] stay as they are."""
+        check_images(x)
+        check_labels(y, x.shape[0])
+        check_keys(keys, x.shape[0])
+        if self.quantize:
+            _check_grid(x)
+        with evaluating(model):
+            if self.loss.second_order and x.shape[0]:
+                require_second_order(model, x[:1])
+            return self._search(model, x.detach(), y, keys, active)
+
+    def _search(self, model: Model, x: Tensor, y: Tensor, keys: Tensor, active: Tensor | None) -> AttackResult:
+        result = _nothing_yet(x)
+        rows = torch.arange(x.shape[0], device=x.device) if active is None else active.nonzero().flatten()
+        if rows.numel() == 0:
+            return result
+        start = self._first_batch(model, x[rows], y[rows], keys[rows], rows)
+        if start.judge_clean is not None:  # what is kept must beat the clean image
+            result.value[rows] = self._judge(model, start, start.x)
+        for restart in range(self.restarts):
+            again = start if restart == 0 or not self.stop_when_fooled else start.keep(~result.fooled[rows])
+            self._climb(model, again, restart, result)
+        return result
+
+    def _first_batch(self, model: Model, x: Tensor, y: Tensor, keys: Tensor, rows: Tensor) -> Batch:
+        needs_label = self.keep_prediction or self.stop_when_fooled
+        label = None
+        if needs_label or not isinstance(self.best_by, Last):  # training attacks do not pay for this pass
+            clean = predictions(model, x, self._images_per_pass(x))
+            check_labels(y, x.shape[0], clean.classes)
+            label = clean.labels if needs_label else None
+        judge = self.best_by if isinstance(self.best_by, Loss) else None
+        return Batch(
+            rows=rows,
+            x=x,
+            y=y,
+            keys=keys,
+            label=label,
+            clean=self.loss.prepare(model, x, y),
+            judge_clean=judge.prepare(model, x, y) if judge else None,
+        )
+
+    def _climb(self, model: Model, batch: Batch, restart: int, result: AttackResult) -> None:
+        """One search from one start, writing what is worth keeping into `result`."""
+        x_adv = batch.x
+        if self.random_start:
+            x_adv = self._inside(self.ball.sample(rng.combine(batch.keys, restart), batch.x), batch.x)
+        for step in range(self.steps + 1):
+            if batch.rows.numel() == 0:
+                return
+            last = step == self.steps
+            value, gradient = self._ascent(model, batch, x_adv, gradient_too=not last)
+            if self._is_candidate(step):
+                alive = self._keep_best(model, batch, x_adv, value, result)
+                batch, x_adv = batch.keep(alive), x_adv[alive]
+                gradient = None if gradient is None else gradient[alive]
+            if gradient is not None:
+                x_adv = self._step(batch, x_adv, gradient, (restart << 32) + step, result)
+
+    def _is_candidate(self, step: int) -> bool:
+        if isinstance(self.best_by, Last) and not self.keep_prediction:
+            return step == self.steps
+        # the clean image may have the largest loss, but it is never an attack that moved the map
+        return step > 0 or self.random_start or self.best_by is None
+
+    def _keep_best(
+        self, model: Model, batch: Batch, x_adv: Tensor, value: Tensor | None, result: AttackResult
+    ) -> Tensor:
+        """Write the iterates worth keeping into `result`; which examples go on, [B]."""
+        score = self._score(model, batch, x_adv, value)
+        better = torch.ones_like(batch.y, dtype=torch.bool) if score is None else score > result.value[batch.rows]
+        allowed, fooled = torch.ones_like(better), torch.zeros_like(better)
+        if batch.label is not None:
+            labels = predictions(model, x_adv, self._images_per_pass(x_adv)).labels
+            allowed = labels == batch.label if self.keep_prediction else allowed
+            fooled = labels != batch.y if self.stop_when_fooled else fooled
+        chosen = better & allowed | fooled
+        rows = batch.rows[chosen]
+        result.x_adv[rows] = x_adv[chosen]
+        result.found[rows] = True
+        result.feasible[batch.rows] += allowed
+        result.fooled[batch.rows] |= fooled
+        if score is not None:
+            result.value[rows] = score[chosen].to(result.value.dtype)
+        return ~fooled
+
+    def _score(self, model: Model, batch: Batch, x_adv: Tensor, value: Tensor | None) -> Tensor | None:
+        if batch.judge_clean is not None:
+            return self._judge(model, batch, x_adv)
+        return None if isinstance(self.best_by, Last) else value
+
+    @torch.no_grad()
+    def _judge(self, model: Model, batch: Batch, x_adv: Tensor) -> Tensor:
+        assert isinstance(self.best_by, Loss)
+        assert batch.judge_clean is not None
+        return self.best_by.value(model, Pair(batch.x, x_adv, batch.y), batch.judge_clean).double()
+
+    def _step(self, batch: Batch, x_adv: Tensor, gradient: Tensor, number: int, result: AttackResult) -> Tensor:
+        gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
+        lost = (flatten(gradient) == 0).all(1)
+        if bool(lost.any()):  # nowhere to go: a keyed random sign instead of standing still
+            noise = rng.signs(rng.combine(batch.keys[lost], number), gradient[lost], stream=1)
+            gradient = gradient.index_put((lost,), noise)
+            result.random_steps[batch.rows] += lost
+        return self._inside(x_adv + self.step_size * self.ball.step(gradient), batch.x)
+
+    def _inside(self, x_adv: Tensor, x: Tensor) -> Tensor:
+        x_adv = self.ball.project(x_adv, x)
+        if not self.quantize:
+            return x_adv
+        # Whole grey levels, cut towards the clean image so that the change cannot leave the ball.
+        levels = (x_adv - x) * GREY_LEVELS
+        return ((x * GREY_LEVELS).round() + (levels + 1e-3 * levels.sign()).trunc()) / GREY_LEVELS
+
+    def _ascent(
+        self, model: Model, batch: Batch, x_adv: Tensor, *, gradient_too: bool
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The loss [B] and its gradient, over so many examples at a time as fit."""
+        if not gradient_too and self.best_by is not None:
+            return None, None
+        values, gradients = [], []
+        for part in slices(x_adv.shape[0], max(1, self._images_per_pass(x_adv) // self.loss.points)):
+            pair = Pair(batch.x[part], x_adv[part], batch.y[part])
+            value, gradient = self._value_and_gradient(model, pair, select(batch.clean, part), gradient_too)
+            values.append(value)
+            gradients.append(gradient)
+        return torch.cat(values), torch.cat([g for g in gradients if g is not None]) if gradient_too else None
+
+    def _value_and_gradient(
+        self, model: Model, pair: Pair, clean: Clean, gradient_too: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        if not gradient_too:
+            with torch.no_grad():
+                return self.loss.value(model, pair, clean), None
+        with torch.enable_grad():
+            x_adv = pair.x_adv.detach().requires_grad_()
+            value = self.loss.value(model, Pair(pair.x, x_adv, pair.y), clean)
+            if not value.requires_grad:
+                raise expected(
+                    "a loss that depends differentiably on the image",
+                    got=f"{type(self.loss).__name__} without a gradient",
+                    fix="the model or the loss detaches its input",
+                )
+            (gradient,) = torch.autograd.grad(value.sum(), x_adv)
+        return value.detach(), gradient
+
+    def _images_per_pass(self, x: Tensor) -> int:
+        return self.chunk or max(1, PIXELS_PER_PASS // x[0].numel())
+
+
+def _nothing_yet(x: Tensor) -> AttackResult:
+    no, none = x.new_zeros(x.shape[0], dtype=torch.bool), x.new_zeros(x.shape[0], dtype=torch.int64)
+    return AttackResult(
+        x_adv=x.clone(),
+        found=no.clone(),
+        value=x.new_full((x.shape[0],), -torch.inf, dtype=torch.float64),
+        feasible=none.clone(),
+        fooled=no.clone(),
+        random_steps=none.clone(),
+    )
+
+
+def _check_grid(x: Tensor) -> None:
+    off = (x * GREY_LEVELS - (x * GREY_LEVELS).round()).abs().amax() if x.numel() else 0.0
+    if off > 1e-2:
+        fix = "quantize is for 8-bit images; round the pixels first or switch it off"
+        raise expected("pixels that are whole multiples of 1/255", got="values in between", fix=fix)

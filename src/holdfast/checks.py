@@ -1,0 +1,40 @@
+"""What every door into the engine refuses, in one place: images, labels and keys that cannot be right."""
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import expected
+
+
+def check_images(x: Tensor) -> None:
+    """Refuse anything but a float batch [B, C, H, W] of finite pixels in [0, 1]."""
+    if not isinstance(x, Tensor) or x.dim() != 4 or not x.is_floating_point():
+        got = f"{x.dtype} of shape {list(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+        raise expected("float images [B, C, H, W]", got=got, fix="use holdfast.data.to_float for bytes")
+    if not bool(x.isfinite().all()):
+        rows = (~x.flatten(1).isfinite().all(1)).nonzero().flatten().tolist()
+        raise expected("finite pixels", got=f"NaN or infinity in images {rows[:5]}", fix="remove or repair them")
+    low, high = (float(x.min()), float(x.max())) if x.numel() else (0.0, 1.0)
+    if low < 0 or high > 1:
+        raise expected(
+            "pixels in [0, 1]",
+            got=f"[{low:g}, {high:g}]",
+            fix="put the normalisation into holdfast.Classifier(net, mean, std)",
+        )
+
+
+def check_labels(y: Tensor, batch: int, classes: int | None = None) -> None:
+    """Refuse anything but int64 labels [B] below the number of classes."""
+    if not isinstance(y, Tensor) or y.dtype != torch.int64 or y.shape != (batch,):
+        got = f"{y.dtype} of shape {list(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
+        raise expected(f"int64 labels [{batch}], one for each image", got=got)
+    if classes is not None and batch and not bool(((y >= 0) & (y < classes)).all()):
+        got = f"labels from {int(y.min())} to {int(y.max())}"
+        raise expected(f"labels from 0 to {classes - 1}, the outputs of the model", got=got)
+
+
+def check_keys(keys: Tensor, batch: int) -> None:
+    """Refuse anything but one int64 key for each image."""
+    if not isinstance(keys, Tensor) or keys.dtype != torch.int64 or keys.shape != (batch,):
+        got = f"{keys.dtype} of shape {list(keys.shape)}" if isinstance(keys, Tensor) else type(keys).__name__
+        raise expected(f"int64 keys [{batch}]", got=got, fix="holdfast.make_keys(seed, ids) makes them")

@@ -1,0 +1,88 @@
+"""The commands `holdfast data list` and `holdfast data get NAME`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from holdfast.data.download import Progress
+    from holdfast.data.sources import Request
+    from holdfast.data.spec import Spec
+
+
+def list_datasets(root: Path | None = None) -> None:
+    """Show the named datasets: size, whether they are on this machine, and where they would come from.
+
+    Args:
+        root: A folder with dataset files to look into as well.
+    """
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    from holdfast.data.registry import SPECS
+    from holdfast.data.sources import Request
+
+    table = Table("name", "train + test", "shape", "classes", "here", Column("comes from", overflow="fold"), box=None)
+    for spec in SPECS.values():
+        table.add_row(*_row(spec, Request(root=root)))
+    Console().print(table)
+
+
+def get_dataset(name: str, /, root: Path | None = None, force: bool = False) -> None:
+    """Fetch a dataset, verify it and keep it in the cache folder (HOLDFAST_DATA, or the user cache).
+
+    Args:
+        name: One of the names that `holdfast data list` shows.
+        root: A folder, archive or .npz with the dataset's files, tried before any download.
+        force: Fetch again even if the cache has it.
+    """
+    from rich.console import Console
+
+    from holdfast.data.download import Download
+    from holdfast.data.obtain import obtain
+    from holdfast.data.registry import find_spec
+    from holdfast.data.sources import SPLITS, Request
+
+    spec = find_spec(name)
+    console = Console()
+    with _progress(console) as progress:
+        request = Request(root=root, download=Download(progress=progress))
+        cached = not force
+        for split in SPLITS:
+            arrays, source = obtain(spec, split, request, cached=cached)
+            cached = cached or source.remote  # a remote source has just renewed both splits in the cache
+            console.print(f"{name} {split}: {len(arrays.y):,} images, verified, from {source.name}", highlight=False)
+
+
+def _row(spec: "Spec", request: "Request") -> tuple[str, ...]:
+    from holdfast.data.obtain import candidates
+
+    found = [candidates(spec, split, request) for split in spec.counts]
+    here = all(sources and not sources[0].remote for sources in found)
+    # What is here comes from the first source that has it; for what is not, all are shown that would be tried.
+    origins = dict.fromkeys(source.name for sources in found for source in sources[: 1 if here else None])
+    images = " + ".join(f"{count:,}" for count in spec.counts.values())
+    shape = "x".join(str(side) for side in spec.image_shape)
+    there = "yes" if here else "no"
+    return spec.name, images, shape, str(len(spec.class_names)), there, ", then ".join(origins) or "nowhere"
+
+
+@contextmanager
+def _progress(console: "Console") -> "Iterator[Progress]":
+    """A bar for each file; nothing at all when the output is not a terminal."""
+    from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def report(file: str, done: int, total: int | None) -> None:
+            if file not in tasks:
+                tasks[file] = bars.add_task(file, total=total)
+            bars.update(tasks[file], completed=done, total=total)
+
+        yield report

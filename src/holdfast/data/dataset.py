@@ -1,0 +1,95 @@
+"""A split of a dataset in memory: pixels stay uint8 until they are on the device."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from holdfast.data.arrays import Arrays
+from holdfast.data.subsets import stratified_indices
+from holdfast.errors import expected
+
+Indices = Tensor | list[int] | range
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Dataset:
+    """Images with labels and stable ids, and where they came from.
+
+    `checksum` is the content checksum of the whole split as decoded, before any subset or transform; together with
+    `ids` and `source`, which names the transforms, it says exactly which pixels these are.
+    """
+
+    x: Tensor  # uint8 [N, C, H, W]
+    y: Tensor  # int64 [N]
+    ids: Tensor  # int64 [N], the index in the full split
+    name: str
+    split: str
+    class_names: tuple[str, ...]
+    source: str
+    checksum: str
+
+    def __post_init__(self) -> None:
+        if self.x.dtype != torch.uint8 or self.x.dim() != 4:
+            raise expected("x as uint8 [N, C, H, W]", got=f"{self.x.dtype} {tuple(self.x.shape)}")
+        for field, value in (("y", self.y), ("ids", self.ids)):
+            if value.dtype != torch.int64 or value.shape != self.x.shape[:1]:
+                raise expected(f"{field} as int64 [{len(self.x)}]", got=f"{value.dtype} {tuple(value.shape)}")
+        if len(self.y) and not (self.y.min() >= 0 and self.y.max() < self.num_classes):
+            raise expected(
+                f"labels 0 to {self.num_classes - 1} for {self.num_classes} class names",
+                got=f"{self.y.min()} to {self.y.max()}",
+            )
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes, whether or not each has an example here."""
+        return len(self.class_names)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height, width."""
+        channels, height, width = self.x.shape[1:]
+        return channels, height, width
+
+    def subset(self, indices: Indices) -> "Dataset":
+        """The examples at `indices` (positions, not ids), in that order, with their ids."""
+        chosen = torch.as_tensor(indices, dtype=torch.int64)
+        if len(chosen) and not (chosen.min() >= 0 and chosen.max() < len(self)):
+            raise expected(f"indices from 0 to {len(self) - 1}", got=f"{chosen.min()} to {chosen.max()}")
+        return replace(self, x=self.x[chosen], y=self.y[chosen], ids=self.ids[chosen])
+
+    def stratified(self, n: int, seed: int = 0) -> "Dataset":
+        """`n` examples, each class in proportion, chosen by hash of (seed, id): the same on every platform."""
+        indices = stratified_indices(self.y.numpy(), n, seed, self.ids.numpy())
+        return self.subset(torch.from_numpy(indices))
+
+
+def make_dataset(
+    arrays: Arrays, *, name: str, split: str, class_names: tuple[str, ...], source: str, checksum: str = ""
+) -> Dataset:
+    """Wrap decoded arrays without copying them; ids count from 0, the checksum is computed unless known."""
+    return Dataset(
+        x=torch.from_numpy(arrays.x),
+        y=torch.from_numpy(arrays.y),
+        ids=torch.arange(len(arrays.y)),
+        name=name,
+        split=split,
+        class_names=class_names,
+        source=source,
+        checksum=checksum or arrays.checksum(),
+    )
+
+
+def to_float(x: Tensor, device: torch.device | str | None = None) -> Tensor:
+    """Pixels uint8 0..255 to float32 in [0, 1]; they travel to the device as bytes and are scaled there, in one go.
+
+    >>> to_float(torch.tensor([0, 51, 255], dtype=torch.uint8)).tolist()
+    [0.0, 0.20000000298023224, 1.0]
+    """
+    if x.dtype != torch.uint8:
+        raise expected("uint8 pixels", got=x.dtype, fix="floats in [0, 1] need no conversion")
+    return x.to(device, non_blocking=True).to(torch.float32).div_(255)

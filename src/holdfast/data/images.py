@@ -1,0 +1,69 @@
+"""Image files to pixel arrays, by Pillow."""
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.errors import DataError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+EIGHT_BIT = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
+"""Pillow modes whose conversion to L or RGB loses no depth."""
+
+
+def decode(
+    data: bytes,
+    name: str,
+    *,
+    size: tuple[int, int] | None = None,
+    box: tuple[int, int, int, int] | None = None,
+    mode: str = "RGB",
+) -> NDArray[np.uint8]:
+    """Decode, convert to `mode`, crop to `box` (left, upper, right, lower), resize to `size` (H, W): [H, W(, C)].
+
+    The resize is Pillow's BILINEAR, which averages (antialiases) when it shrinks.
+    """
+    image = _open(data, name).convert(mode)
+    if box is not None:
+        image = image.crop(_inside(box, image.size, name))
+    if size is not None and (image.height, image.width) != size:
+        from PIL.Image import Resampling
+
+        image = image.resize((size[1], size[0]), Resampling.BILINEAR)
+    return np.asarray(image, dtype=np.uint8)
+
+
+def probe(path: Path) -> tuple[tuple[int, int], str]:
+    """Size (H, W) and mode of an image file, from its header alone."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            return (image.height, image.width), image.mode
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"cannot read image {path.name}: {error}.") from error
+
+
+def _open(data: bytes, name: str) -> "Image":
+    from PIL import Image
+
+    try:
+        image = Image.open(io.BytesIO(data))
+        image.load()
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DataError(f"cannot read image {name}: {error}.") from error
+    if image.mode not in EIGHT_BIT:
+        raise DataError(f"expected an 8-bit image, found {name} of mode {image.mode}; convert it to 8 bits a channel.")
+    return image
+
+
+def _inside(box: tuple[int, int, int, int], size: tuple[int, int], name: str) -> tuple[int, int, int, int]:
+    left, upper, right, lower = box
+    if not (0 <= left < right <= size[0] and 0 <= upper < lower <= size[1]):
+        raise DataError(f"expected a crop inside the {size[0]}x{size[1]} image {name}, found {box}.")
+    return box

@@ -1,0 +1,85 @@
+"""`load`: one door to every dataset."""
+
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from holdfast.data.dataset import Dataset, make_dataset
+from holdfast.data.obtain import obtain
+from holdfast.data.own_folder import load_folder
+from holdfast.data.own_npz import load_npz
+from holdfast.data.registry import SPECS, find_spec
+from holdfast.data.sources import SPLITS, Request
+from holdfast.data.spec import Spec
+from holdfast.data.transforms import Transform, apply
+from holdfast.errors import expected
+
+
+def load(
+    name_or_path: str | os.PathLike[str],
+    split: str = "train",
+    *,
+    root: str | os.PathLike[str] | None = None,
+    transforms: str | Iterable[str | Transform] = (),
+    download: bool = True,
+    **options: Any,
+) -> Dataset:
+    """Load one split of a named dataset, of an `.npz` file, or of a folder of class folders of images.
+
+    `root` is a folder (or archive, or `.npz`) with the files of a named dataset; `download=False` stays on this
+    machine. `transforms` are names or functions, applied in order. Further options belong to the dataset:
+    `train=55000` for mnist and fashion-mnist; `holdout`, `holdout_seed` for data without a split; `size` for folders;
+    `layout`, `quantize` for `.npz`.
+
+    >>> len(load("digits", split="test"))
+    360
+    """
+    if os.fspath(name_or_path) in SPECS:
+        spec = find_spec(os.fspath(name_or_path))
+        request = Request(root=None if root is None else Path(root).expanduser())
+        dataset = load_named(spec, split, request, download=download, **options)
+    else:
+        dataset = _load_own(Path(name_or_path).expanduser(), split, root, options)
+    return apply(dataset, [transforms] if isinstance(transforms, str) else transforms)
+
+
+def load_named(spec: Spec, split: str, request: Request, *, download: bool = True, **options: Any) -> Dataset:
+    """One split of the dataset that `spec` describes, in the variant that the options ask for."""
+    _check_split(split, SPLITS)
+    _check_options(spec.variant, options, spec.name)
+    arrays, source = obtain(spec, split, request, download=download)
+    dataset = make_dataset(
+        arrays,
+        name=spec.name,
+        split=split,
+        class_names=spec.class_names,
+        source=source.name,
+        checksum=spec.checksums[split],
+    )
+    return spec.variant(dataset, **options)
+
+
+def _load_own(path: Path, split: str, root: object, options: Mapping[str, Any]) -> Dataset:
+    door = load_folder if path.is_dir() else load_npz
+    if not path.exists() or (door is load_npz and path.suffix != ".npz"):
+        find_spec(str(path))  # raises, with the names there are
+    if root is not None:
+        raise expected("root only with a dataset's name", got=f"root={root!r} with the path {path}", fix="leave it out")
+    _check_split(split, (*SPLITS, "all"))
+    _check_options(door, options, str(path))
+    return door(path, split, **options)
+
+
+def _check_split(split: str, splits: tuple[str, ...]) -> None:
+    if split not in splits:
+        raise expected(f"split to be one of {', '.join(splits)}", got=repr(split))
+
+
+def _check_options(taker: Callable[..., Dataset], options: Mapping[str, Any], name: str) -> None:
+    parameters = inspect.signature(taker).parameters.values()
+    known = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise expected(f"options of {name} ({', '.join(known) or 'it has none'})", got=", ".join(unknown))

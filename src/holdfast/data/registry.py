@@ -1,0 +1,35 @@
+"""The named datasets. To add one: write its file with a `Spec`, and add a line here."""
+
+import difflib
+
+from holdfast.data.digits import SPEC as DIGITS
+from holdfast.data.flower17 import SPEC as FLOWER17
+from holdfast.data.gtsrb import SPEC as GTSRB
+from holdfast.data.mnist import FASHION_MNIST, MNIST
+from holdfast.data.spec import Spec
+from holdfast.errors import expected
+
+_SPECS = (DIGITS, MNIST, FASHION_MNIST, GTSRB, FLOWER17)
+SPECS = {spec.name: spec for spec in _SPECS}
+
+
+def names() -> tuple[str, ...]:
+    """Names that `load` knows.
+
+    >>> "mnist" in names()
+    True
+    """
+    return tuple(SPECS)
+
+
+def find_spec(name: str) -> Spec:
+    """The spec of that name; the error for an unknown one suggests the nearest."""
+    if name in SPECS:
+        return SPECS[name]
+    near = difflib.get_close_matches(name.lower(), names(), n=2, cutoff=0.4)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    raise expected(
+        f"a dataset name ({', '.join(names())}) or the path of a folder or .npz file",
+        got=repr(name),
+        fix=f"{hint}check the spelling, or that the path exists",
+    )

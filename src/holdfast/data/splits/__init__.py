@@ -1,0 +1,15 @@
+"""Published index lists: which examples of a dataset without an official split are its test set."""
+
+import json
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def split_indices(name: str, split: str, total: int) -> NDArray[np.int64]:
+    """Positions of one split, ascending: the published test list, or all others for training."""
+    published: dict[str, Any] = json.loads(files(__name__).joinpath(f"{name}.json").read_text(encoding="utf-8"))
+    test = np.array(published["test"], np.int64)
+    return test if split == "test" else np.setdiff1d(np.arange(total), test)

@@ -1,0 +1,162 @@
+"""Losses of the map: how far the explanation of the perturbed image has moved from the clean one.
+
+Each is large when the damage is large, so attacks ascend it. The clean map, and the set of top pixels, come from the
+network itself; the map of the perturbed image comes from its smooth twin with sharpness `beta` (None: the network
+itself, for networks that are smooth anyway), since a ReLU network's map has no useful derivative.
+"""
+
+from abc import abstractmethod
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from holdfast.attribution.integrated import IntegratedGradients
+from holdfast.attribution.maps import saliency_map
+from holdfast.errors import expected
+from holdfast.losses.base import Clean, Loss
+from holdfast.metrics import center_of_mass, kendall_tau, top_k_mask
+from holdfast.models.surrogate import smooth
+from holdfast.ops import flatten
+from holdfast.types import Attribution, Model, Pair
+
+
+def map_of(
+    model: Model, x: Tensor, y: Tensor, attribution: Attribution, *, beta: float | None = None, graph: bool = False
+) -> Tensor:
+    """The saliency map [B, H, W] of the network, or of its smooth twin when `beta` is given."""
+    with smooth(beta) if beta is not None else nullcontext():
+        return saliency_map(attribution(model, x, y, create_graph=graph))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapLoss(Loss):
+    """What the losses of the map share: which map, and how sharp a twin it is differentiated on."""
+
+    attribution: Attribution = field(default_factory=lambda: IntegratedGradients(steps=100))
+    beta: float | None = 1.0
+
+    @abstractmethod
+    def distance(self, shown: Tensor, clean: Clean) -> Tensor:
+        """[B], from the map [B, H, W] of the perturbed image and the clean side."""
+
+    def remember(self, clean_map: Tensor) -> Clean:
+        """The clean side, from the clean map [B, H, W] of the network itself."""
+        return {"map": clean_map}
+
+    def value(self, model: Model, pair: Pair, clean: Clean) -> Tensor:
+        shown = map_of(model, pair.x_adv, pair.y, self.attribution, beta=self.beta, graph=torch.is_grad_enabled())
+        return self.distance(shown, clean)
+
+    def prepare(self, model: Model, x: Tensor, y: Tensor) -> Clean:
+        return self.remember(map_of(model, x, y, self.attribution).detach())
+
+    @property
+    def points(self) -> int:
+        return int(getattr(self.attribution, "steps", getattr(self.attribution, "samples", 1)))
+
+    @property
+    def second_order(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopKMass(MapLoss):
+    """Minus the mass of the map on the k largest pixels of the clean map (Ghorbani et al. 2019, top-k attack).
+
+    The map has a constant sum P, so this is the mass outside them, minus P; written that way it is exactly constant,
+    with a gradient of exactly zero, while all mass lies inside (any digit with fewer than k bright pixels).
+    """
+
+    k: int
+
+    def remember(self, clean_map: Tensor) -> Clean:
+        return {"outside": ~top_k_mask(clean_map, self.k)}
+
+    def distance(self, shown: Tensor, clean: Clean) -> Tensor:
+        outside: Tensor = clean["outside"]
+        return (flatten(shown) * outside).sum(1) - outside.shape[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CenterShift(MapLoss):
+    """Squared distance of the map's centre of mass from the clean one, which is cut to whole pixels as in RAR."""
+
+    def remember(self, clean_map: Tensor) -> Clean:
+        return {"center": center_of_mass(clean_map).floor()}
+
+    def distance(self, shown: Tensor, clean: Clean) -> Tensor:
+        center: Tensor = clean["center"]
+        return (center_of_mass(shown) - center).square().sum(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetMass(MapLoss):
+    """Mass of the map on the k largest pixels of a given map `target`, [H, W] or one for each example [B, H, W]."""
+
+    k: int
+    target: Tensor
+
+    def remember(self, clean_map: Tensor) -> Clean:
+        if self.target.shape[-2:] != clean_map.shape[-2:]:
+            raise expected(f"a target map of {list(clean_map.shape[-2:])}", got=f"shape {list(self.target.shape)}")
+        return {"inside": top_k_mask(self.target.to(clean_map).expand_as(clean_map), self.k)}
+
+    def distance(self, shown: Tensor, clean: Clean) -> Tensor:
+        inside: Tensor = clean["inside"]
+        return (flatten(shown) * inside).sum(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapCosine(MapLoss):
+    """1 - cosine of the clean and the perturbed map: a smooth stand-in for rank agreement over all pixels."""
+
+    def distance(self, shown: Tensor, clean: Clean) -> Tensor:
+        return 1 - torch.cosine_similarity(flatten(shown), flatten(clean["map"]), dim=1, eps=1e-12)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftTopK(MapLoss):
+    """Share of the clean top-k pixels that have left the top-k, softened: mean of sigmoid((threshold - s_i) / width).
+
+    The threshold is the k-th largest value of the perturbed map, held fixed for the derivative; the width is a
+    multiple `temperature` of the spread of the map, so the loss does not depend on how peaked the map is.
+    """
+
+    k: int
+    temperature: float = 0.5
+
+    def remember(self, clean_map: Tensor) -> Clean:
+        return {"inside": top_k_mask(clean_map, self.k)}
+
+    def distance(self, shown: Tensor, clean: Clean) -> Tensor:
+        shown, inside = flatten(shown), clean["inside"]
+        threshold = shown.detach().topk(self.k, dim=1).values[:, -1:]
+        width = self.temperature * shown.detach().std(1, keepdim=True, correction=0) + 1e-12
+        left: Tensor = torch.sigmoid((threshold - shown) / width) * inside
+        return left.sum(1) / self.k
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoDirection(Loss):
+    """Always zero, so every step of an attack is its keyed random sign: the control against which damage is judged."""
+
+    def value(self, model: Model, pair: Pair, clean: Clean) -> Tensor:
+        return flatten(pair.x_adv * 0).sum(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KendallDrop(Loss):
+    """Minus Kendall's tau between the clean and the perturbed map of the network itself; what IFIA keeps the best of.
+
+    Not differentiable: for `best_by`. NaN for maps without a ranking, which no comparison ever prefers.
+    """
+
+    attribution: Attribution = field(default_factory=lambda: IntegratedGradients(steps=100))
+
+    def value(self, model: Model, pair: Pair, clean: Clean) -> Tensor:
+        return -kendall_tau(clean["map"], map_of(model, pair.x_adv, pair.y, self.attribution))
+
+    def prepare(self, model: Model, x: Tensor, y: Tensor) -> Clean:
+        return {"map": map_of(model, x, y, self.attribution).detach()}

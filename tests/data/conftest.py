@@ -1,0 +1,169 @@
+"""Tiny datasets in the original formats, and a local web server that can misbehave."""
+
+import gzip
+import http.server
+import io
+import struct
+import tarfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from holdfast.data import mnist
+from holdfast.data.arrays import Arrays, make_arrays
+from holdfast.data.download import Download
+from holdfast.data.sources import RootFolder, Source, Upstream
+from holdfast.data.spec import Spec
+
+QUICK = Download(allow_local_http=True, pause=0.0, timeout=5.0)
+
+
+def idx_bytes(array: NDArray[np.uint8]) -> bytes:
+    """An IDX file, written by hand."""
+    return struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes()
+
+
+@dataclass
+class TinyMnist:
+    """Seven training and three test images of 4x5 in MNIST's own files."""
+
+    images: dict[str, NDArray[np.uint8]]
+    labels: dict[str, NDArray[np.uint8]]
+
+    def files(self) -> dict[str, bytes]:
+        prefixes = {"train": "train", "test": "t10k"}
+        images = {f"{prefixes[s]}-images-idx3-ubyte": idx_bytes(x) for s, x in self.images.items()}
+        return images | {f"{prefixes[s]}-labels-idx1-ubyte": idx_bytes(y) for s, y in self.labels.items()}
+
+    def write(self, folder: Path, *, packed: bool) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in self.files().items():
+            if packed:
+                (folder / f"{name}.gz").write_bytes(gzip.compress(data))
+            else:
+                (folder / name).write_bytes(data)
+        return folder
+
+    def write_npm(self, path: Path) -> None:
+        members = {f"package/data/{name}": data for name, data in self.files().items()}
+        write_tar(path, {"package/package.json": b"{}"} | members)
+
+    def arrays(self, split: str) -> Arrays:
+        return make_arrays(self.images[split], self.labels[split])
+
+    def spec(self, *sources: Source) -> Spec:
+        checksums = {split: self.arrays(split).checksum() for split in self.images}
+        counts = {split: len(y) for split, y in self.labels.items()}
+        return replace(mnist.MNIST, image_shape=(1, 4, 5), counts=counts, checksums=checksums, sources=sources)
+
+    def root(self) -> Source:
+        return next(source for source in mnist.MNIST.sources if isinstance(source, RootFolder))
+
+    def upstream(self, *bases: str) -> Source:
+        return replace(next(s for s in mnist.MNIST.sources if isinstance(s, Upstream)), bases=bases)
+
+
+@pytest.fixture
+def tiny_mnist() -> TinyMnist:
+    noise = np.random.default_rng(0)
+    images = {s: noise.integers(0, 256, (n, 4, 5), dtype=np.uint8) for s, n in (("train", 7), ("test", 3))}
+    return TinyMnist(images, {s: (np.arange(len(x)) % 3).astype(np.uint8) for s, x in images.items()})
+
+
+def write_tar(path: Path, members: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+
+
+def write_zip(path: Path, members: dict[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+
+
+@dataclass
+class Server:
+    """Serves `files`; `drops` lists after how many bytes to cut successive answers; `ranges` logs what was asked."""
+
+    url: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    drops: list[int] = field(default_factory=list)
+    redirects: dict[str, str] = field(default_factory=dict)
+    ranges: list[str | None] = field(default_factory=list)
+    honours_range: bool = True
+    status: int | None = None
+    answer_from: int | None = None
+
+    def answer(self, handler: http.server.BaseHTTPRequestHandler) -> None:
+        name = handler.path.lstrip("/")
+        asked = handler.headers.get("Range")
+        self.ranges.append(asked)
+        if name in self.redirects:
+            handler.send_response(302)
+            handler.send_header("Location", self.redirects[name])
+            handler.end_headers()
+        elif self.status or name not in self.files:
+            handler.send_error(self.status or 404)
+        else:
+            self._send(handler, self.files[name], asked if self.honours_range else None)
+
+    def _send(self, handler: http.server.BaseHTTPRequestHandler, data: bytes, asked: str | None) -> None:
+        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked else 0
+        if start >= len(data):
+            handler.send_error(416)
+            return
+        handler.send_response(206 if asked else 200)
+        handler.send_header("Content-Length", str(len(data) - start))
+        if asked:
+            first = start if self.answer_from is None else self.answer_from
+            handler.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
+        handler.end_headers()
+        handler.wfile.write(data[start : start + self.drops.pop(0)] if self.drops else data[start:])
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    state = Server()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            state.answer(self)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Quiet(http.server.ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """A client that hangs up is part of the tests."""
+
+    with Quiet(("127.0.0.1", 0), Handler) as httpd:
+        state.url = f"http://127.0.0.1:{httpd.server_port}/"
+        thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield state
+        httpd.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def quick() -> Download:
+    return QUICK
+
+
+@pytest.fixture
+def tar_writer() -> Callable[[Path, dict[str, bytes]], None]:
+    return write_tar
+
+
+@pytest.fixture
+def zip_writer() -> Callable[[Path, dict[str, bytes]], None]:
+    return write_zip
