@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from holdfast.balls import L2, Linf
     from holdfast.errors import DataError, HoldfastError, InputError
     from holdfast.models import Classifier, double_backward_audit, is_scale_invariant, smooth
+    from holdfast.objective import Objective, Term
     from holdfast.rng import make_keys
     from holdfast.types import Pair
 
@@ -50,6 +51,7 @@ _HOMES = {
     "holdfast.balls": ("L2", "Linf"),
     "holdfast.errors": ("DataError", "HoldfastError", "InputError"),
     "holdfast.models": ("Classifier", "double_backward_audit", "is_scale_invariant", "smooth"),
+    "holdfast.objective": ("Objective", "Term"),
     "holdfast.rng": ("make_keys",),
     "holdfast.types": ("Pair",),
 }
@@ -69,8 +71,10 @@ __all__ = [
     "InputXGradient",
     "IntegratedGradients",
     "Linf",
+    "Objective",
     "Pair",
     "SmoothGrad",
+    "Term",
     "attacks",
     "attribution",
     "data",

@@ -1,13 +1,13 @@
 """The examples an attack still works on, and predictions in pieces that fit into memory."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from holdfast.attribution.engine import check_logits
+from holdfast.attribution.engine import check_logits, slices
 from holdfast.losses.base import Clean, select
+from holdfast.meter import spend
 from holdfast.types import Model
 
 
@@ -50,11 +50,6 @@ class Predictions:
 @torch.no_grad()
 def predictions(model: Model, x: Tensor, images_per_pass: int) -> Predictions:
     """argmax of the logits of x, in pieces."""
+    spend(x.shape[0], 1)
     logits = torch.cat([check_logits(model(x[part]), x[part]) for part in slices(x.shape[0], images_per_pass)])
     return Predictions(labels=logits.argmax(1), classes=logits.shape[1])
-
-
-def slices(total: int, size: int) -> Iterator[slice]:
-    """Consecutive slices of at most `size` that cover `total`."""
-    for start in range(0, total, size):
-        yield slice(start, min(start + size, total))

@@ -11,7 +11,7 @@ from torch import Tensor
 from holdfast import metrics
 from holdfast.attacks.batch import predictions
 from holdfast.attacks.pgd import PGD
-from holdfast.attribution.engine import PIXELS_PER_PASS
+from holdfast.attribution.engine import images_per_pass
 from holdfast.checks import check_images, check_labels
 from holdfast.losses.maps import map_of
 from holdfast.models.double_backward import require_second_order
@@ -135,7 +135,7 @@ def compare(clean: Tensor, moved: Tensor, k: int, *, valid: Tensor) -> Scores:
 
 
 def _right(model: Model, x: Tensor, y: Tensor) -> Tensor:
-    found = predictions(model, x, max(1, PIXELS_PER_PASS // x[0].numel())) if x.shape[0] else None
+    found = predictions(model, x, images_per_pass(x)) if x.shape[0] else None
     if found is None:
         return torch.zeros_like(y, dtype=torch.bool)
     check_labels(y, x.shape[0], found.classes)

@@ -7,14 +7,14 @@ nothing for examples that are done. An example is never influenced by the others
 random steps come from its own key.
 """
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 
 import torch
 from torch import Tensor
 
 from holdfast import rng
-from holdfast.attacks.batch import Batch, predictions, slices
-from holdfast.attribution.engine import PIXELS_PER_PASS
+from holdfast.attacks.batch import Batch, predictions
+from holdfast.attribution.engine import images_per_pass, slices
 from holdfast.balls import Ball
 from holdfast.checks import check_images, check_keys, check_labels
 from holdfast.errors import expected
@@ -112,12 +112,13 @@ class PGD:
         rows = torch.arange(x.shape[0], device=x.device) if active is None else active.nonzero().flatten()
         if rows.numel() == 0:
             return result
-        start = self._first_batch(model, x[rows], y[rows], keys[rows], rows)
-        if start.judge_clean is not None:  # what is kept must beat the clean image
-            result.value[rows] = self._judge(model, start, start.x)
+        whole = self._first_batch(model, x[rows], y[rows], keys[rows], rows)
+        if whole.judge_clean is not None:  # what is kept must beat the clean image
+            result.value[rows] = self._judge(model, whole, whole.x)
         for restart in range(self.restarts):
-            again = start if restart == 0 or not self.stop_when_fooled else start.keep(~result.fooled[rows])
-            self._climb(model, again, restart, result)
+            batch = whole if restart == 0 or not self.stop_when_fooled else whole.keep(~result.fooled[rows])
+            if batch.rows.numel():
+                self._climb(model, batch, restart, result)
         return result
 
     def _first_batch(self, model: Model, x: Tensor, y: Tensor, keys: Tensor, rows: Tensor) -> Batch:
@@ -134,8 +135,8 @@ class PGD:
             y=y,
             keys=keys,
             label=label,
-            clean=self.loss.prepare(model, x, y),
-            judge_clean=judge.prepare(model, x, y) if judge else None,
+            clean={},
+            judge_clean=judge.prepare(model, Pair(x, x, y)) if judge else None,
         )
 
     def _climb(self, model: Model, batch: Batch, restart: int, result: AttackResult) -> None:
@@ -143,6 +144,8 @@ class PGD:
         x_adv = batch.x
         if self.random_start:
             x_adv = self._inside(self.ball.sample(rng.combine(batch.keys, restart), batch.x), batch.x)
+        with torch.no_grad():
+            batch = replace(batch, clean=self.loss.prepare(model, Pair(batch.x, x_adv, batch.y)))
         for step in range(self.steps + 1):
             if batch.rows.numel() == 0:
                 return
@@ -191,7 +194,7 @@ class PGD:
     def _judge(self, model: Model, batch: Batch, x_adv: Tensor) -> Tensor:
         assert isinstance(self.best_by, Loss)
         assert batch.judge_clean is not None
-        return self.best_by.value(model, Pair(batch.x, x_adv, batch.y), batch.judge_clean).double()
+        return self.best_by(model, Pair(batch.x, x_adv, batch.y), batch.judge_clean).double()
 
     def _step(self, batch: Batch, x_adv: Tensor, gradient: Tensor, number: int, result: AttackResult) -> Tensor:
         gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
@@ -229,10 +232,10 @@ class PGD:
     ) -> tuple[Tensor, Tensor | None]:
         if not gradient_too:
             with torch.no_grad():
-                return self.loss.value(model, pair, clean), None
+                return self.loss(model, pair, clean), None
         with torch.enable_grad():
             x_adv = pair.x_adv.detach().requires_grad_()
-            value = self.loss.value(model, Pair(pair.x, x_adv, pair.y), clean)
+            value = self.loss(model, Pair(pair.x, x_adv, pair.y), clean)
             if not value.requires_grad:
                 raise expected(
                     "a loss that depends differentiably on the image",
@@ -243,7 +246,7 @@ class PGD:
         return value.detach(), gradient
 
     def _images_per_pass(self, x: Tensor) -> int:
-        return self.chunk or max(1, PIXELS_PER_PASS // x[0].numel())
+        return self.chunk or images_per_pass(x)
 
 
 def _nothing_yet(x: Tensor) -> AttackResult:

@@ -9,11 +9,13 @@ so one engine computes them all: gradient (one point), SmoothGrad (noisy points)
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from holdfast.errors import expected
+from holdfast.meter import spend
 from holdfast.models.double_backward import second_order
 from holdfast.types import Model, Score
 
@@ -27,6 +29,14 @@ PIXELS_PER_PASS = 2**17
 """Entries of the input in one forward pass when no chunk is asked for: fits the caches, and the memory of a laptop."""
 
 
+@dataclass(frozen=True)
+class Averaged:
+    """What the engine brings back: the averaged gradient of each target, and the logits at the last point."""
+
+    gradients: list[Tensor]
+    last_logits: Tensor | None
+
+
 def averaged_gradients(
     model: Model,
     x: Tensor,
@@ -36,44 +46,56 @@ def averaged_gradients(
     *,
     create_graph: bool,
     chunk: int | None = None,
-) -> list[Tensor]:
+) -> Averaged:
     """sum_j w_j grad s(f(p_j)) for each target, like x; `chunk` bounds the images in one forward pass.
 
     The gradient is with respect to the point itself; with `create_graph` the result remembers how it depends on
     whatever the points were made of.
     """
-    limit = chunk or max(1, PIXELS_PER_PASS // math.prod(x.shape[1:]))
+    limit = chunk or images_per_pass(x)
     if x.shape[0] == 0:
-        return [torch.zeros_like(x) for _ in targets]
+        return Averaged([torch.zeros_like(x) for _ in targets], None)
     slabs: list[list[Tensor]] = []
-    for rows in _slices(x.shape[0], limit):
+    ends: list[Tensor] = []
+    for rows in slices(x.shape[0], limit):
         there = [(score, y[rows]) for score, y in targets]
         totals = [torch.zeros_like(x[rows]) for _ in targets]
-        for js in _slices(len(weights), max(1, limit // (rows.stop - rows.start))):
-            gradients = _gradients(model, place(rows, js), there, create_graph)
+        for js in slices(len(weights), max(1, limit // (rows.stop - rows.start))):
+            gradients, logits = _gradients(model, place(rows, js), there, create_graph)
             totals = [t + torch.einsum("j,jb...->b...", weights[js], g) for t, g in zip(totals, gradients, strict=True)]
         slabs.append(totals)
-    return [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in zip(*slabs, strict=True)]
+        ends.append(logits[-(rows.stop - rows.start) :])
+    return Averaged([torch.cat(parts) for parts in zip(*slabs, strict=True)], torch.cat(ends))
 
 
-def _slices(total: int, size: int) -> Iterator[slice]:
+def images_per_pass(x: Tensor) -> int:
+    """How many images like those of x go through the network at once when nobody says otherwise."""
+    return max(1, PIXELS_PER_PASS // math.prod(x.shape[1:]))
+
+
+def slices(total: int, size: int) -> Iterator[slice]:
+    """Consecutive slices of at most `size` that cover `total`."""
     for start in range(0, total, size):
         yield slice(start, min(start + size, total))
 
 
-def _gradients(model: Model, points: Tensor, targets: Sequence[Target], create_graph: bool) -> list[Tensor]:
-    """Gradients [points, examples, ...] of each target's score at each point, from one forward pass."""
+def _gradients(
+    model: Model, points: Tensor, targets: Sequence[Target], create_graph: bool
+) -> tuple[list[Tensor], Tensor]:
+    """Gradients [points, examples, ...] of each target's score at each point, from one forward pass; its logits."""
     count = points.shape[0]
     with torch.enable_grad(), second_order(create_graph):
         flat = points.flatten(0, 1)
         if not (create_graph and flat.requires_grad):
             flat = flat.detach().requires_grad_()
         logits = check_logits(model(flat), flat)
+        spend(flat.shape[0], 1 + len(targets) * (3 if create_graph else 1))
         scores = [score(logits, y.repeat(count)).sum() for score, y in targets]
-        return [
+        gradients = [
             _gradient(s, flat, create_graph, keep=create_graph or i + 1 < len(scores)).unflatten(0, (count, -1))
             for i, s in enumerate(scores)
         ]
+        return gradients, logits if create_graph else logits.detach()
 
 
 def _gradient(score: Tensor, points: Tensor, create_graph: bool, keep: bool) -> Tensor:

@@ -28,7 +28,7 @@ class Gradient:
             weights=x.new_ones(1),
             create_graph=create_graph,
             chunk=self.chunk,
-        )[0]
+        ).gradients[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class SmoothGrad:
             weights=x.new_full((self.samples,), 1 / self.samples),
             create_graph=create_graph,
             chunk=self.chunk,
-        )[0]
+        ).gradients[0]
 
     def _noise(self, x: Tensor) -> Tensor:  # [samples, C, H, W]
         keys = rng.make_keys(self.seed, torch.arange(self.samples, device=x.device))

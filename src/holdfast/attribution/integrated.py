@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from holdfast.attribution.engine import Target, averaged_gradients, check_logits
-from holdfast.attribution.quadrature import inverse_moment, nodes
+from holdfast.attribution.quadrature import RULES, inverse_moment, nodes
 from holdfast.attribution.scores import true_logit
 from holdfast.errors import expected
 from holdfast.models.scale import is_scale_invariant
@@ -50,13 +50,37 @@ class IntegratedGradients:
 
     def many(self, model: Model, x: Tensor, targets: Sequence[Target], *, create_graph: bool = False) -> list[Tensor]:
         """One map for each (score, labels) of `targets`; all share the forward passes."""
-        if self._takes_shortcut(model, x):
-            return self._one_gradient(model, x, targets, create_graph)
-        return self._path(model, self.start(x), x, targets, create_graph)
+        return self.trace(model, None, x, targets, create_graph=create_graph).maps
 
     def between(self, model: Model, x: Tensor, x_adv: Tensor, y: Tensor, *, create_graph: bool = False) -> Tensor:
         """IG(x, x'): the path from x to x' instead of from the baseline."""
-        return self._path(model, x, x_adv, [(self.score, y)], create_graph)[0]
+        return self.trace(model, x, x_adv, [(self.score, y)], create_graph=create_graph).maps[0]
+
+    def trace(
+        self, model: Model, start: Tensor | None, end: Tensor, targets: Sequence[Target], *, create_graph: bool = False
+    ) -> "Trace":
+        """Maps of all `targets` along the path from `start` (None: the baseline) to `end`, and the logits at `end`."""
+        if start is None and self._takes_shortcut(model, end):
+            return self._one_gradient(model, end, targets, create_graph)
+        t, weights = nodes(self.rule, self.steps, end)
+        origin = self.start(end) if start is None else start
+        way = end - origin
+        t_column = t.reshape(-1, *([1] * end.dim()))
+        found = averaged_gradients(
+            model,
+            end,
+            targets,
+            place=lambda rows, js: origin[rows] + t_column[js] * way[rows],
+            weights=weights,
+            create_graph=create_graph,
+            chunk=self.chunk,
+        )
+        reaches_end = self.reaches_end()
+        return Trace([way * g for g in found.gradients], found.last_logits if reaches_end else None)
+
+    def reaches_end(self) -> bool:
+        """Whether the last point of the rule is the image itself, so that its logits come for free."""
+        return float(RULES[self.rule](self.steps)[0][-1]) == 1.0
 
     def completeness_gap(self, model: Model, x: Tensor, y: Tensor, attribution: Tensor | None = None) -> Tensor:
         """sum_i IG_i - (s(f(x)) - s(f(x0))), [B]: zero for the exact integral, so it measures the quadrature error."""
@@ -86,10 +110,10 @@ class IntegratedGradients:
         declared = getattr(model, "scale_invariant", None)
         return _shows_scale_invariance(model, x) if declared is None else bool(declared)
 
-    def _one_gradient(self, model: Model, x: Tensor, targets: Sequence[Target], create_graph: bool) -> list[Tensor]:
+    def _one_gradient(self, model: Model, x: Tensor, targets: Sequence[Target], create_graph: bool) -> "Trace":
         factor = self.scale_factor()
         assert factor is not None  # __post_init__ and _takes_shortcut let nothing else through
-        gradients = averaged_gradients(
+        found = averaged_gradients(
             model,
             x,
             targets,
@@ -98,24 +122,15 @@ class IntegratedGradients:
             create_graph=create_graph,
             chunk=self.chunk,
         )
-        return [factor * x * g for g in gradients]
+        return Trace([factor * x * g for g in found.gradients], found.last_logits)
 
-    def _path(
-        self, model: Model, start: Tensor, end: Tensor, targets: Sequence[Target], create_graph: bool
-    ) -> list[Tensor]:
-        t, weights = nodes(self.rule, self.steps, end)
-        way = end - start
-        t_column = t.reshape(-1, *([1] * end.dim()))
-        gradients = averaged_gradients(
-            model,
-            end,
-            targets,
-            place=lambda rows, js: start[rows] + t_column[js] * way[rows],
-            weights=weights,
-            create_graph=create_graph,
-            chunk=self.chunk,
-        )
-        return [way * g for g in gradients]
+
+@dataclass(frozen=True)
+class Trace:
+    """Maps along one path, and the logits at its end where the path goes through it."""
+
+    maps: list[Tensor]
+    end_logits: Tensor | None
 
 
 def _shows_scale_invariance(model: Model, x: Tensor) -> bool:

@@ -2,8 +2,9 @@
 
     loss(model, Pair(x, x_adv, y)) -> [B]
 
-What depends on the clean image alone (its map, its top pixels) is computed once by `prepare` and handed back in as
-`clean`; everything in it has the batch first, so an attack can drop examples from it. Losses compose: `a + 0.5 * b`.
+What stays fixed during a search (the clean map, its top pixels) is computed once by `prepare` and handed back in as
+`clean`; everything in it has the batch first, so an attack can drop examples from it. Losses compose: `a + 0.5 * b`;
+the terms of a sum share what they have in common through a `Scene`.
 """
 
 from abc import ABC, abstractmethod
@@ -13,6 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
+from holdfast.losses.scene import Scene, Want
 from holdfast.types import Model, Pair
 
 Clean = Mapping[str, Any]
@@ -24,25 +26,34 @@ class Loss(ABC):
 
     def __call__(self, model: Model, pair: Pair, clean: Clean | None = None) -> Tensor:
         """The loss of each example, [B], differentiable in `pair.x_adv` and in the weights."""
-        return self.value(model, pair, self.prepare(model, pair.x, pair.y) if clean is None else clean)
+        return self.value(self.scene(model, pair), self.prepare(model, pair) if clean is None else clean)
+
+    def scene(self, model: Model, pair: Pair) -> Scene:
+        """A fresh scene that knows which maps this loss is going to want."""
+        return Scene(model, pair, self.wants)
 
     @abstractmethod
-    def value(self, model: Model, pair: Pair, clean: Clean) -> Tensor:
-        """The loss [B], given the clean side."""
+    def value(self, scene: Scene, clean: Clean) -> Tensor:
+        """The loss [B], given the scene and the clean side."""
 
-    def prepare(self, model: Model, x: Tensor, y: Tensor) -> Clean:
-        """What depends on the clean image alone; nothing by default."""
+    def prepare(self, model: Model, pair: Pair) -> Clean:
+        """What a search computes once, from the clean image and the start `pair.x_adv`; nothing by default."""
         return {}
+
+    @property
+    def wants(self) -> tuple[Want, ...]:
+        """The maps this loss asks its scene for."""
+        return ()
 
     @property
     def points(self) -> int:
         """Images that pass through the network for one example; tells an attack how much fits into memory."""
-        return 1
+        return max([1, *(want.ig.steps for want in self.wants)])
 
     @property
     def second_order(self) -> bool:
         """Whether the value itself contains a gradient, so that the network must be differentiable twice."""
-        return False
+        return bool(self.wants)
 
     def __add__(self, other: "Loss") -> "Loss":
         return Sum(self, other)
@@ -67,15 +78,19 @@ class Sum(Loss):
     first: Loss
     second: Loss
 
-    def value(self, model: Model, pair: Pair, clean: Clean) -> Tensor:
-        return self.first.value(model, pair, clean["first"]) + self.second.value(model, pair, clean["second"])
+    def value(self, scene: Scene, clean: Clean) -> Tensor:
+        return self.first.value(scene, clean["first"]) + self.second.value(scene, clean["second"])
 
-    def prepare(self, model: Model, x: Tensor, y: Tensor) -> Clean:
-        return {"first": self.first.prepare(model, x, y), "second": self.second.prepare(model, x, y)}
+    def prepare(self, model: Model, pair: Pair) -> Clean:
+        return {"first": self.first.prepare(model, pair), "second": self.second.prepare(model, pair)}
+
+    @property
+    def wants(self) -> tuple[Want, ...]:
+        return (*self.first.wants, *self.second.wants)
 
     @property
     def points(self) -> int:
-        return self.first.points + self.second.points
+        return max(self.first.points, self.second.points)
 
     @property
     def second_order(self) -> bool:
@@ -89,11 +104,15 @@ class Scaled(Loss):
     loss: Loss
     factor: float
 
-    def value(self, model: Model, pair: Pair, clean: Clean) -> Tensor:
-        return self.factor * self.loss.value(model, pair, clean)
+    def value(self, scene: Scene, clean: Clean) -> Tensor:
+        return self.factor * self.loss.value(scene, clean)
 
-    def prepare(self, model: Model, x: Tensor, y: Tensor) -> Clean:
-        return self.loss.prepare(model, x, y)
+    def prepare(self, model: Model, pair: Pair) -> Clean:
+        return self.loss.prepare(model, pair)
+
+    @property
+    def wants(self) -> tuple[Want, ...]:
+        return self.loss.wants
 
     @property
     def points(self) -> int:

@@ -16,6 +16,7 @@ from holdfast.attribution.integrated import IntegratedGradients
 from holdfast.attribution.maps import saliency_map
 from holdfast.errors import expected
 from holdfast.losses.base import Clean, Loss
+from holdfast.losses.scene import Path, Scene, Want
 from holdfast.metrics import center_of_mass, kendall_tau, top_k_mask
 from holdfast.models.surrogate import smooth
 from holdfast.ops import flatten
@@ -27,7 +28,8 @@ def map_of(
 ) -> Tensor:
     """The saliency map [B, H, W] of the network, or of its smooth twin when `beta` is given."""
     with smooth(beta) if beta is not None else nullcontext():
-        return saliency_map(attribution(model, x, y, create_graph=graph))
+        found = attribution(model, x, y, create_graph=graph)
+    return saliency_map(found if graph else found.detach())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +47,24 @@ class MapLoss(Loss):
         """The clean side, from the clean map [B, H, W] of the network itself."""
         return {"map": clean_map}
 
-    def value(self, model: Model, pair: Pair, clean: Clean) -> Tensor:
-        shown = map_of(model, pair.x_adv, pair.y, self.attribution, beta=self.beta, graph=torch.is_grad_enabled())
-        return self.distance(shown, clean)
+    def value(self, scene: Scene, clean: Clean) -> Tensor:
+        return scene.note(type(self).__name__, self.distance(self._shown(scene), clean))
 
-    def prepare(self, model: Model, x: Tensor, y: Tensor) -> Clean:
-        return self.remember(map_of(model, x, y, self.attribution).detach())
+    def _shown(self, scene: Scene) -> Tensor:
+        for want in self.wants:
+            return saliency_map(scene.map(want))
+        pair, graph = scene.pair, torch.is_grad_enabled()
+        return map_of(scene.model, pair.x_adv, pair.y, self.attribution, beta=self.beta, graph=graph)
+
+    def prepare(self, model: Model, pair: Pair) -> Clean:
+        return self.remember(map_of(model, pair.x, pair.y, self.attribution))
+
+    @property
+    def wants(self) -> tuple[Want, ...]:
+        if not isinstance(self.attribution, IntegratedGradients):
+            return ()
+        ig = self.attribution
+        return (Want(path=Path.TO_PERTURBED, ig=ig, score=ig.score, beta=self.beta),)
 
     @property
     def points(self) -> int:
@@ -110,7 +124,16 @@ class TargetMass(MapLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class MapCosine(MapLoss):
-    """1 - cosine of the clean and the perturbed map: a smooth stand-in for rank agreement over all pixels."""
+    """1 - cosine of the clean and the perturbed map: a smooth stand-in for rank agreement over all pixels.
+
+    In training (`through_clean`) the clean map is differentiated as well, so that both maps move towards each other.
+    """
+
+    through_clean: bool = False
+
+    def prepare(self, model: Model, pair: Pair) -> Clean:
+        graph = self.through_clean and torch.is_grad_enabled()
+        return self.remember(map_of(model, pair.x, pair.y, self.attribution, graph=graph))
 
     def distance(self, shown: Tensor, clean: Clean) -> Tensor:
         return 1 - torch.cosine_similarity(flatten(shown), flatten(clean["map"]), dim=1, eps=1e-12)
@@ -142,8 +165,8 @@ class SoftTopK(MapLoss):
 class NoDirection(Loss):
     """Always zero, so every step of an attack is its keyed random sign: the control against which damage is judged."""
 
-    def value(self, model: Model, pair: Pair, clean: Clean) -> Tensor:
-        return flatten(pair.x_adv * 0).sum(1)
+    def value(self, scene: Scene, clean: Clean) -> Tensor:
+        return flatten(scene.pair.x_adv * 0).sum(1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,8 +178,8 @@ class KendallDrop(Loss):
 
     attribution: Attribution = field(default_factory=lambda: IntegratedGradients(steps=100))
 
-    def value(self, model: Model, pair: Pair, clean: Clean) -> Tensor:
-        return -kendall_tau(clean["map"], map_of(model, pair.x_adv, pair.y, self.attribution))
+    def value(self, scene: Scene, clean: Clean) -> Tensor:
+        return -kendall_tau(clean["map"], map_of(scene.model, scene.pair.x_adv, scene.pair.y, self.attribution))
 
-    def prepare(self, model: Model, x: Tensor, y: Tensor) -> Clean:
-        return {"map": map_of(model, x, y, self.attribution).detach()}
+    def prepare(self, model: Model, pair: Pair) -> Clean:
+        return {"map": map_of(model, pair.x, pair.y, self.attribution)}

@@ -1,30 +1,30 @@
-"""Losses of the prediction: cross-entropy and margin."""
+"""Losses of the prediction: cross-entropy, margin, and the distance between two predictions."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from torch import Tensor
 
-from holdfast.attribution.engine import check_logits
 from holdfast.attribution.scores import margin, true_loss
 from holdfast.errors import expected
 from holdfast.losses.base import Clean, Loss
+from holdfast.losses.scene import Scene
 from holdfast.types import Model, Pair
 
 
 @dataclass(frozen=True, kw_only=True)
 class CrossEntropy(Loss):
-    """-log softmax(f(.))_y at the clean or at the perturbed image."""
+    """-log softmax(f(.))_y at the clean or at the perturbed image; with `beta` on the smooth twin."""
 
     at: Literal["clean", "perturbed"] = "perturbed"
+    beta: float | None = None
 
     def __post_init__(self) -> None:
         if self.at not in ("clean", "perturbed"):
             raise expected("at = 'clean' or 'perturbed'", got=repr(self.at))
 
-    def value(self, model: Model, pair: Pair, clean: Clean) -> Tensor:
-        x = pair.x if self.at == "clean" else pair.x_adv
-        return true_loss(check_logits(model(x), x), pair.y)
+    def value(self, scene: Scene, clean: Clean) -> Tensor:
+        return scene.note(f"ce_{self.at}", true_loss(scene.logits(self.at, self.beta), scene.pair.y))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,5 +34,19 @@ class Margin(Loss):
     Unlike the cross-entropy it does not vanish for confident networks, so it sees through one kind of masking.
     """
 
-    def value(self, model: Model, pair: Pair, clean: Clean) -> Tensor:
-        return margin(check_logits(model(pair.x_adv), pair.x_adv), pair.y)
+    def value(self, scene: Scene, clean: Clean) -> Tensor:
+        return scene.note("margin", margin(scene.logits("perturbed"), scene.pair.y))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictionKL(Loss):
+    """KL(softmax f(x) || softmax f(x')), how far the prediction has moved (TRADES, Zhang et al. 2019)."""
+
+    def prepare(self, model: Model, pair: Pair) -> Clean:
+        scene = self.scene(model, pair)
+        return {"log_p": scene.logits("clean").log_softmax(1)}
+
+    def value(self, scene: Scene, clean: Clean) -> Tensor:
+        before: Tensor = clean["log_p"]
+        after = scene.logits("perturbed").log_softmax(1)
+        return scene.note("kl_prediction", (before.exp() * (before - after)).sum(1))

@@ -62,7 +62,7 @@ def double_backward_audit(model: nn.Module, x: Tensor) -> list[Obstacle]:
     >>> double_backward_audit(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), torch.zeros(1, 3))
     []
     """
-    with evaluating(model), second_order():
+    with torch.enable_grad(), evaluating(model), second_order():
         calls = _record_calls(model, x)
         return _blame("", model, calls)
 
@@ -138,7 +138,7 @@ def _fresh(leaf: Any) -> Any:
 def _try_twice(forward: Callable[[], Any], inputs: list[Tensor]) -> str | None:
     # The smooth twin makes the second derivative of ReLU networks non-trivial, so that it is really computed.
     try:
-        with torch.enable_grad(), smooth():
+        with smooth():
             outputs = [t for t in tree_flatten(_tensors(forward()))[0] if isinstance(t, Tensor) and t.requires_grad]
             if not outputs:
                 return "its output does not depend differentiably on its input (detached or computed without gradient)"

@@ -1,4 +1,4 @@
-"""The named attacks and methods of the papers as settings of the parts below; paper values live here and in presets."""
+"""The named attacks of the papers as settings of the one loop."""
 
 from collections.abc import Callable, Mapping
 

@@ -1,0 +1,154 @@
+"""Box plots and curves as plain geometry; the page and the figures draw them, each in its own way."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from holdfast.report.tables import ordered
+from holdfast.report.view import CONTROL, RunView, Stat, headline_attack
+from holdfast.results import metric_values
+from holdfast.results.bootstrap import Interval, Values
+
+BOX_METRICS = {"top_k": "Top-k intersection", "kendall": "Kendall's rank correlation"}
+_MAX_OUTLIERS, _MAX_POINTS = 120, 160
+_LOG_FROM = 50.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """One box: quartiles, the median's interval, whiskers to the last value within 1.5 box lengths, values beyond."""
+
+    label: str
+    color: int
+    control: bool
+    stat: Stat
+    whiskers: Interval
+    outliers: tuple[float, ...]
+    beyond: int  # how many values lie outside the whiskers; `outliers` holds at most 120 distinct ones of them
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxPlot:
+    """The boxes of one metric over the runs of one dataset, on one axis."""
+
+    metric: str
+    title: str
+    attack: str
+    domain: Interval
+    boxes: tuple[Box, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One run's line: steps and values, thinned to at most 160 points."""
+
+    label: str
+    color: int
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curves:
+    """One part of the loss (or an accuracy) over training, for all runs that logged it."""
+
+    part: str
+    log: bool
+    steps: Interval
+    domain: Interval
+    curves: tuple[Curve, ...]
+
+
+def box_plots(views: Sequence[RunView], colors: Mapping[str, int]) -> list[BoxPlot]:
+    """Top-k and Kendall of the headline attack, each method's random control under it."""
+    attack = headline_attack(views)
+    plots = []
+    for metric, title in BOX_METRICS.items():
+        boxes = [box for view in views for box in _boxes(view, attack, metric, colors[view.label])]
+        if boxes:
+            domain = _box_domain(boxes)
+            plots.append(BoxPlot(metric=metric, title=title, attack=attack, domain=domain, boxes=tuple(boxes)))
+    return plots
+
+
+def training_curves(views: Sequence[RunView], colors: Mapping[str, int]) -> list[Curves]:
+    """One chart for each logged part, total first, accuracies last."""
+    found: dict[str, list[Curve]] = {}
+    for view in views:
+        for part, (steps, values) in _series(view.run.log.entries).items():
+            keep = np.unique(np.linspace(0, len(steps) - 1, _MAX_POINTS).astype(int))
+            thin = Curve(
+                label=view.label,
+                color=colors[view.label],
+                steps=tuple(steps[i] for i in keep),
+                values=tuple(values[i] for i in keep),
+            )
+            found.setdefault(part, []).append(thin)
+    return [_chart(part, found[part]) for part in sorted(found, key=_part_order)]
+
+
+def tukey(values: Values) -> tuple[Interval, Values]:
+    """Whiskers and the values beyond them."""
+    low, high = np.quantile(values, (0.25, 0.75))
+    reach = 1.5 * (high - low)
+    inside = values[(values >= low - reach) & (values <= high + reach)]
+    ends = (float(inside.min()), float(inside.max()))
+    return ends, values[(values < ends[0]) | (values > ends[1])]
+
+
+def _boxes(view: RunView, headline: str, metric: str, color: int) -> list[Box]:
+    found = []
+    for attack in ordered(view.attacks):
+        stat = attack.metrics.get(metric, Stat())
+        if attack.name not in (headline, CONTROL) or stat.quartiles is None:
+            continue
+        values = metric_values(view.run.rows_of(attack.name), metric)[1]
+        whiskers, beyond = tukey(values) if len(values) else (stat.quartiles, values)
+        distinct = np.unique(beyond.round(3))
+        keep = np.unique(np.linspace(0, max(len(distinct) - 1, 0), _MAX_OUTLIERS).astype(int))[: len(distinct)]
+        box = Box(
+            label=view.label,
+            color=color,
+            control=attack.name == CONTROL,
+            stat=stat,
+            whiskers=whiskers,
+            outliers=tuple(float(v) for v in distinct[keep]),
+            beyond=len(beyond),
+        )
+        found.append(box)
+    return found
+
+
+def _box_domain(boxes: Sequence[Box]) -> Interval:
+    lowest = min(min(box.whiskers[0], *box.outliers, box.whiskers[0]) for box in boxes)
+    return min(0.0, math.floor(lowest * 5) / 5), 1.0
+
+
+def _series(entries: Sequence[Mapping[str, Any]]) -> dict[str, tuple[list[int], list[float]]]:
+    """Part -> steps and finite values."""
+    found: dict[str, tuple[list[int], list[float]]] = {}
+    for entry in entries:
+        named = {**entry.get("parts", {}), **{key: entry.get(key) for key in ("accuracy_clean", "accuracy_perturbed")}}
+        for part, value in named.items():
+            if isinstance(value, int | float) and math.isfinite(value):
+                steps, values = found.setdefault(str(part), ([], []))
+                steps.append(int(entry["step"]))
+                values.append(float(value))
+    return found
+
+
+def _part_order(part: str) -> tuple[bool, bool, str]:
+    return part.startswith("accuracy"), part != "total", part
+
+
+def _chart(part: str, curves: Sequence[Curve]) -> Curves:
+    values = np.concatenate([curve.values for curve in curves])
+    steps = np.concatenate([curve.steps for curve in curves])
+    low, high = float(values.min()), float(values.max())
+    log = low > 0 and high / low > _LOG_FROM and not part.startswith("accuracy")
+    domain = (0.0, 1.0) if part.startswith("accuracy") else (low, high if high > low else low + 1)
+    span = (float(steps.min()), float(max(steps.max(), steps.min() + 1)))
+    return Curves(part=part, log=log, steps=span, domain=domain, curves=tuple(curves))

@@ -1,0 +1,59 @@
+"""How each run differs from the plain one on the same examples, and what may be said about it in words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from holdfast.report.view import RunView, headline_attack
+from holdfast.results import Bootstrap, Difference, paired_difference
+
+COMPARED = ("top_k", "kendall")
+_BASES = ("natural", "standard")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """One run against the base of its dataset, under one attack."""
+
+    run: RunView
+    base: RunView
+    attack: str
+    differences: dict[str, Difference]
+
+    def sentence(self) -> str:
+        """What the two differences allow one to say."""
+        parts = [_phrase(name, difference) for name, difference in self.differences.items()]
+        return f"{self.run.label} against {self.base.label}: {'; '.join(parts)}."
+
+
+def pick_base(views: Sequence[RunView]) -> RunView | None:
+    """The naturally trained run with rows, else the first with rows; None if none has rows."""
+    candidates = [view for view in views if view.run.examples.rows]
+    natural = [view for view in candidates if view.method.lower() in _BASES]
+    return next(iter(natural or candidates), None)
+
+
+def compare(views: Sequence[RunView], *, bootstrap: Bootstrap | None = None) -> dict[str, Comparison]:
+    """Label -> comparison with the base, for the runs of one dataset that share examples with it."""
+    base, attack = pick_base(views), headline_attack(views)
+    if base is None or not attack:
+        return {}
+    base_rows = base.run.rows_of(attack)
+    found = {}
+    for view in views:
+        rows = view.run.rows_of(attack)
+        if view is base or not rows or not base_rows:
+            continue
+        differences = {name: paired_difference(base_rows, rows, name, bootstrap=bootstrap) for name in COMPARED}
+        if differences[COMPARED[0]].n:
+            found[view.label] = Comparison(run=view, base=base, attack=attack, differences=differences)
+    return found
+
+
+def _phrase(name: str, difference: Difference) -> str:
+    title = {"top_k": "top-k", "kendall": "Kendall"}[name]
+    if difference.median is None or difference.ci95 is None:
+        return f"{title} has no example in common"
+    scale, unit, digits = (100, " points", 1) if name == "top_k" else (1, "", 3)
+    low, high = (f"{end * scale:+.{digits}f}" for end in difference.ci95)
+    said = f"{title} {difference.median * scale:+.{digits}f}{unit} [{low}, {high}], n = {difference.n:,} pairs"
+    return f"{said} (the interval includes zero, so this may be chance)" if difference.includes_zero else said

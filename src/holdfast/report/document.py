@@ -1,0 +1,90 @@
+"""JSON that somebody else wrote, read with types: what is missing is None, what is of the wrong kind is an error."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.errors import DataError
+from holdfast.results.bootstrap import Interval
+
+MAX_TEXT = 300
+
+
+@dataclass(frozen=True)
+class Document:
+    """An object of a JSON file; `where` says in errors which file and part it is."""
+
+    content: Mapping[str, Any] = field(default_factory=dict)
+    where: str = "summary.json"
+
+    def number(self, key: str) -> float | None:
+        """A number, or None."""
+        value = self.content.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self._wrong(key, "a number or null", value)
+        return float(value)
+
+    def count(self, key: str) -> int:
+        """A whole number, 0 if missing."""
+        return int(self.number(key) or 0)
+
+    def text(self, key: str, default: str = "") -> str:
+        """A line of text; a number is taken as its digits."""
+        value = self.content.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, str | int | float):
+            raise self._wrong(key, "text", value)
+        return one_line(str(value)) or default
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of lines of text."""
+        value = self.content.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
+            raise self._wrong(key, "a list of texts", value)
+        return tuple(one_line(str(item)) for item in value)
+
+    def interval(self, key: str) -> Interval | None:
+        """Two numbers, or None."""
+        value = self.content.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) != 2 or not all(isinstance(end, int | float) for end in value):
+            raise self._wrong(key, "two numbers or null", value)
+        return float(value[0]), float(value[1])
+
+    def part(self, key: str) -> "Document":
+        """An object inside this one, empty if missing."""
+        value = self.content.get(key) or {}
+        if not isinstance(value, dict):
+            raise self._wrong(key, "an object", value)
+        return Document(value, f"{self.where}: {key}")
+
+    def parts(self, key: str) -> dict[str, "Document"]:
+        """All objects inside the object `key`, by name."""
+        inside = self.part(key)
+        return {one_line(name): inside.part(name) for name in inside.content}
+
+    def items(self, key: str) -> tuple["Document", ...]:
+        """A list of objects."""
+        value = self.content.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise self._wrong(key, "a list of objects", value)
+        return tuple(Document(item, f"{self.where}: {key}") for item in value)
+
+    def _wrong(self, key: str, what: str, value: Any) -> DataError:
+        return DataError(
+            f"expected {what} as {key!r} in {self.where}, got {str(value)[:80]!r}; evaluate the run again."
+        )
+
+
+def one_line(text: str) -> str:
+    """Text for a label: control and invisible characters become spaces, and it ends after 300 characters.
+
+    >>> one_line("a\\tb\\u202e")
+    'a b'
+    """
+    shown = "".join(c if c.isprintable() else " " for c in text[: MAX_TEXT + 1]).strip()
+    return shown if len(shown) <= MAX_TEXT else f"{shown[: MAX_TEXT - 1]}…"

@@ -1,0 +1,78 @@
+"""The report page: runs in, one HTML file out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.report.charts import box_plots, training_curves
+from holdfast.report.compare import compare
+from holdfast.report.page import render_page
+from holdfast.report.payload import payload, to_script_json
+from holdfast.report.pictures import pictures
+from holdfast.report.sections import findings, page_boxes, page_curves, page_provenance, page_table
+from holdfast.report.tables import conventions_table, exclusions_table, ordered, quality_table, results_table
+from holdfast.report.view import RunView, datasets
+from holdfast.results.provenance import now, package_version
+
+STYLES = ("base.css", "report.css")
+SCRIPTS = ("data.js", "pictures.js", "rows.js", "start.js")
+COLORS = 8
+
+
+def report_html(views: Sequence[RunView], *, title: str = "") -> str:
+    """The whole page for any number of runs on any number of datasets."""
+    colors = method_colors(views)
+    found = pictures(views)
+    data = payload(views, colors, found)
+    return render_page(
+        "report.html.jinja",
+        styles=STYLES,
+        scripts=SCRIPTS,
+        title=title or _title(views),
+        data=to_script_json(data),
+        groups=[_group(group, colors) for group in datasets(views).values()],
+        colors=colors,
+        runs=[page_provenance(view) for view in views],
+        notes=_notes(views),
+        exclusions=page_table(exclusions_table(views)),
+        pictures=len(data["pictures"]),
+        left_out=data["left_out"],
+        rows=data["rows"]["n"],
+        made=now()[:16].replace("T", " "),
+        version=package_version("holdfast"),
+    )
+
+
+def method_colors(views: Sequence[RunView]) -> dict[str, int]:
+    """One colour for each label, in order of appearance; after eight they repeat."""
+    return {label: at % COLORS for at, label in enumerate(dict.fromkeys(view.label for view in views))}
+
+
+def _title(views: Sequence[RunView]) -> str:
+    names = list(datasets(views))
+    return f"How well the explanations hold: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
+
+
+def _group(views: Sequence[RunView], colors: dict[str, int]) -> dict[str, Any]:
+    """One dataset's share of the page."""
+    comparisons = compare(views)
+    quality = quality_table(views)
+    return {
+        "dataset": views[0].dataset,
+        "findings": findings(views, comparisons),
+        "results": page_table(results_table(views, comparisons)),
+        "boxes": [page_boxes(plot) for plot in box_plots(views, colors)],
+        "curves": [page_curves(chart) for chart in training_curves(views, colors)],
+        "conventions": page_table(conventions_table(views)),
+        "quality": page_table(quality) if quality.rows else None,
+        "legend": [(view.label, colors[view.label]) for view in views if view.run.log.entries],
+    }
+
+
+def _notes(views: Sequence[RunView]) -> list[tuple[str, str]]:
+    """Each note and warning once, with the runs it is about."""
+    about: dict[str, list[str]] = {}
+    for view in views:
+        warnings = [f"{attack.name}: {text}" for attack in ordered(view.attacks) for text in attack.warnings]
+        for text in (*view.notes, *warnings):
+            about.setdefault(text, []).append(view.label)
+    return [(", ".join(dict.fromkeys(labels)), text) for text, labels in about.items()]

@@ -1,0 +1,134 @@
+"""What the page's script reads: all rows as packed columns, the pictures as PNG addresses; small enough to mail."""
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.report.document import one_line
+from holdfast.report.pictures import Picture, Shot, png_uri
+from holdfast.report.view import RunView, headline_attack
+from holdfast.results import OUTCOMES, ExampleRow
+
+PICTURE_BYTES = 8_000_000
+"""Pictures beyond this are left out of the page, and the page says how many."""
+
+SIMILARITIES = ("top_k", "kendall", "spearman", "cosine")
+MISSING = 65535
+_UNESCAPED = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+def payload(views: Sequence[RunView], colors: Mapping[str, int], found: Sequence[Picture]) -> dict[str, Any]:
+    """Everything the script needs, in JSON's own types."""
+    shown, left_out = pack_pictures(views, found)
+    return {
+        "runs": [
+            {"label": v.label, "dataset": v.dataset, "color": colors[v.label], "classes": list(v.class_names)}
+            for v in views
+        ],
+        "outcomes": list(OUTCOMES),
+        "headline": headline_attack(views),
+        "rows": pack_rows(views),
+        "pictures": shown,
+        "left_out": left_out,
+    }
+
+
+def to_script_json(value: Any) -> str:
+    """JSON that cannot end or open a tag, whatever the strings inside say.
+
+    >>> to_script_json(["</script>"])
+    '["\\\\u003c/script\\\\u003e"]'
+    """
+    return json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False).translate(_UNESCAPED)
+
+
+def pack_rows(views: Sequence[RunView]) -> dict[str, Any]:
+    """Columns of little-endian numbers in base64, about 40 bytes a row.
+
+    Similarities are 16 bit: 0 to 65534 stand for -1 to 1 (steps of 3e-5), 65535 for not available.
+    """
+    rows = [(number, row) for number, view in enumerate(views) for row in view.run.examples.rows]
+    attacks = list(dict.fromkeys(row.attack for _, row in rows))
+    winners = list(dict.fromkeys(row.winner for _, row in rows))
+    places = {name: at for at, name in enumerate(attacks)}, {name: at for at, name in enumerate(winners)}
+    every = [row for _, row in rows]
+    columns = {
+        "run": _pack([number for number, _ in rows], "u2"),
+        "attack": _pack([places[0][row.attack] for row in every], "u2"),
+        "winner": _pack([places[1][row.winner] for row in every], "u2"),
+        "outcome": _pack([OUTCOMES.index(row.outcome) for row in every], "u1"),
+        "id": _pack([row.id for row in every], "f8"),
+        "label": _pack([row.label for row in every], "i4"),
+        "prediction": _pack([row.prediction for row in every], "i4"),
+        "center_shift": _pack(_floats(every, "center_shift"), "f4"),
+        "completeness_gap": _pack(_floats(every, "completeness_gap"), "f4"),
+    }
+    columns |= {name: _pack(_steps(_floats(every, name)), "u2") for name in SIMILARITIES}
+    return {"n": len(rows), "attacks": attacks, "winners": winners, "columns": columns}
+
+
+def pack_pictures(views: Sequence[RunView], found: Sequence[Picture]) -> tuple[list[dict[str, Any]], int]:
+    """As many pictures as fit, at least one, and the number left out."""
+    rows = _rows_by_place(views, found)
+    packed: list[dict[str, Any]] = []
+    size = 0
+    for picture in found:
+        one = _pack_picture(picture, rows)
+        size += len(one["clean"]) + sum(
+            len(s[k]) for s in one["shots"] for k in ("perturbed", "clean_map", "perturbed_map")
+        )
+        if packed and size > PICTURE_BYTES:
+            break
+        packed.append(one)
+    return packed, len(found) - len(packed)
+
+
+def _pack_picture(picture: Picture, rows: Mapping[tuple[int, str, int], ExampleRow]) -> dict[str, Any]:
+    return {
+        "dataset": picture.dataset,
+        "id": picture.id,
+        "label": picture.label,
+        "name": one_line(picture.name),
+        "scale": round(picture.scale, 3),
+        "clean": png_uri(picture.clean),
+        "shots": [_pack_shot(shot, rows.get((shot.view, shot.attack, picture.id))) for shot in picture.shots],
+    }
+
+
+def _pack_shot(shot: Shot, row: ExampleRow | None) -> dict[str, Any]:
+    return {
+        "run": shot.view,
+        "attack": one_line(shot.attack),
+        "prediction": shot.prediction,
+        "perturbed": png_uri(shot.perturbed),
+        "clean_map": png_uri(shot.clean_map),
+        "perturbed_map": png_uri(shot.perturbed_map),
+        "outcome": row.outcome if row else None,
+        **{name: getattr(row, name) if row else None for name in SIMILARITIES},
+    }
+
+
+def _rows_by_place(views: Sequence[RunView], found: Sequence[Picture]) -> dict[tuple[int, str, int], ExampleRow]:
+    ids = {picture.id for picture in found}
+    return {
+        (number, row.attack, row.id): row
+        for number, view in enumerate(views)
+        for row in view.run.examples.rows
+        if row.id in ids
+    }
+
+
+def _floats(rows: Sequence[ExampleRow], name: str) -> NDArray[np.float64]:
+    return np.array([getattr(row, name) for row in rows], np.float64)  # None becomes NaN
+
+
+def _steps(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.isnan(values), MISSING, np.rint((np.nan_to_num(values) + 1) / 2 * (MISSING - 1)))
+
+
+def _pack(values: Sequence[int] | NDArray[np.float64], kind: str) -> str:
+    return base64.b64encode(np.asarray(values).astype(f"<{kind}").tobytes()).decode()

@@ -1,0 +1,220 @@
+"""Tables as data: what stands in each cell, with its interval, its n and the paper's number."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from holdfast.report.compare import Comparison
+from holdfast.report.paper_values import paper_value
+from holdfast.report.view import CONTROL, AttackView, RunView, Stat
+from holdfast.results import OUTCOMES
+from holdfast.results.bootstrap import Interval
+from holdfast.results.summary import REASONS
+
+Unit = Literal["text", "count", "percent", "number", "points"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column: its key in the CSV, its title, and how its numbers are written."""
+
+    key: str
+    title: str
+    unit: Unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One cell; a fraction in [0, 1] for percents and points."""
+
+    value: str | float | None = None
+    ci95: Interval | None = None
+    n: int | None = None
+    paper: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows of cells with a title and the notes that belong under them."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+METRIC_COLUMNS = {
+    "top_k": Column(key="top_k", title="Top-k", unit="percent"),
+    "kendall": Column(key="kendall", title="Kendall", unit="number"),
+    "spearman": Column(key="spearman", title="Spearman", unit="number"),
+}
+_SHARES = {
+    "natural_accuracy": Column(key="natural_accuracy", title="Nat. acc.", unit="percent"),
+    "pgd_accuracy": Column(key="pgd_accuracy", title="PGD acc.", unit="percent"),
+}
+_FIRST = (
+    Column(key="method", title="Method", unit="text"),
+    Column(key="preset", title="Preset", unit="text"),
+    Column(key="attack", title="Attack", unit="text"),
+    Column(key="n", title="n", unit="count"),
+)
+_FAILED = Column(key="failed_share", title="Failed", unit="percent")
+CONVENTION_TITLES = {"failure_is_1": "counts as 1", "dropped": "dropped", "worst": "counts as worst"}
+
+OUTCOME_TITLES = {
+    "attacked": "Attacked",
+    "misclassified": "Misclassified",
+    "label_lost": "Label lost",
+    "unmoved": "Unmoved",
+    "nan_map": "Undefined map",
+}
+QUALITY_TITLES = {"natural_spearman": "Spearman with natural maps"}
+
+
+def results_table(views: Sequence[RunView], comparisons: Mapping[str, Comparison] | None = None) -> Table:
+    """The paper's main table for one dataset: a row for each method and attack, the random control included."""
+    against = comparisons or {}
+    columns = (*_FIRST, *_SHARES.values(), *METRIC_COLUMNS.values(), _FAILED)
+    if against:
+        base = next(iter(against.values())).base.label
+        columns = (*columns, Column(key="top_k_difference", title=f"Top-k vs {base}", unit="points"))
+    rows = [_result_row(view, attack, against, columns) for view in views for attack in ordered(view.attacks)]
+    rows += [_unevaluated_row(view, columns) for view in views if not view.attacks]
+    dataset = views[0].dataset if views else ""
+    notes = _notes(views, has_paper=_has_paper(rows))
+    return Table(
+        name=f"results-{dataset}", title=f"Results on {dataset}", columns=columns, rows=tuple(rows), notes=notes
+    )
+
+
+def conventions_table(views: Sequence[RunView]) -> Table:
+    """Top-k and Kendall when a failed attack counts as 1, is dropped, or counts as the worst value seen."""
+    pairs = [(metric, name) for metric in ("top_k", "kendall") for name in CONVENTION_TITLES]
+    columns = (_FIRST[0], _FIRST[2], *(_convention_column(metric, name) for metric, name in pairs))
+    rows = [
+        (Cell(value=view.label), Cell(value=attack.name), *(_under(attack, name, metric) for metric, name in pairs))
+        for view in views
+        for attack in ordered(view.attacks)
+    ]
+    note = "Median [95 % interval]. 'Worst' is the worst value observed among the attacked examples of the same attack."
+    return Table(
+        name="conventions", title="What a failed attack counts as", columns=columns, rows=tuple(rows), notes=(note,)
+    )
+
+
+def exclusions_table(views: Sequence[RunView]) -> Table:
+    """What became of every example: a count for each outcome, and in the notes what the outcomes mean."""
+    outcomes = [Column(key=name, title=OUTCOME_TITLES[name], unit="count") for name in OUTCOMES]
+    columns = (_FIRST[0], _FIRST[2], Column(key="rows", title="Examples", unit="count"), *outcomes)
+    rows = []
+    for view in views:
+        for attack in ordered(view.attacks):
+            counts = [attack.outcomes.get(name, 0) for name in OUTCOMES]
+            values = (view.label, attack.name, sum(counts), *counts)
+            rows.append(tuple(Cell(value=value) for value in values))
+    notes = [f"{OUTCOME_TITLES[name]}: {why}." for name, why in REASONS.items()]
+    return Table(
+        name="exclusions", title="Exclusions", columns=columns, rows=tuple(rows), notes=(*notes, *_unmeasured(views))
+    )
+
+
+def _unmeasured(views: Sequence[RunView]) -> list[str]:
+    """Exclusions that are no outcome of the attack, as sentences."""
+    return [
+        f"{view.label}, {attack.name}: {n:,} × {reason}."
+        for view in views
+        for attack in ordered(view.attacks)
+        for reason, n in attack.exclusions
+        if reason.split(":")[0] not in OUTCOMES
+    ]
+
+
+def quality_table(views: Sequence[RunView]) -> Table:
+    """Quality of the maps, so that a constant map cannot win; empty if no run has measured it."""
+    keys = dict.fromkeys(key for view in views for key in view.quality)
+    columns = (_FIRST[0], *(Column(key=key, title=_quality_title(key), unit="number") for key in keys))
+    rows = [
+        (Cell(value=view.label), *(_stat_cell(view.quality.get(key, Stat()), paper=_paper(view, key)) for key in keys))
+        for view in views
+        if view.quality
+    ]
+    return Table(name="quality", title="Quality of the maps", columns=columns, rows=tuple(rows))
+
+
+def _quality_title(key: str) -> str:
+    return QUALITY_TITLES.get(key, key.replace("_", " ").capitalize())
+
+
+def ordered(attacks: Mapping[str, AttackView]) -> list[AttackView]:
+    """Attacks in the order of the summary, the random control last."""
+    return sorted(attacks.values(), key=lambda attack: attack.name == CONTROL)
+
+
+def _result_row(
+    view: RunView, attack: AttackView, against: Mapping[str, Comparison], columns: Sequence[Column]
+) -> tuple[Cell, ...]:
+    first = attack is ordered(view.attacks)[0]
+    on_paper = attack.name == "ifia-topk"
+    cells = {
+        "method": Cell(value=view.label),
+        "preset": Cell(value=view.preset),
+        "attack": Cell(value=attack.name),
+        "n": Cell(value=attack.metrics["top_k"].n if "top_k" in attack.metrics else view.n),
+        "failed_share": _stat_cell(attack.failed),
+        "top_k_difference": _difference_cell(against.get(view.label), attack),
+    }
+    if first:
+        cells |= {
+            "natural_accuracy": _stat_cell(view.natural, paper=_paper(view, "natural_accuracy")),
+            "pgd_accuracy": _stat_cell(view.pgd, paper=_paper(view, "pgd_accuracy")),
+        }
+    for metric in METRIC_COLUMNS:
+        cells[metric] = _stat_cell(attack.metrics.get(metric, Stat()), paper=_paper(view, metric) if on_paper else None)
+    return tuple(cells.get(column.key, Cell()) for column in columns)
+
+
+def _unevaluated_row(view: RunView, columns: Sequence[Column]) -> tuple[Cell, ...]:
+    cells = {"method": view.label, "preset": view.preset, "attack": "not evaluated yet"}
+    return tuple(Cell(value=cells.get(column.key)) for column in columns)
+
+
+def _difference_cell(comparison: Comparison | None, attack: AttackView) -> Cell:
+    if comparison is None or comparison.attack != attack.name:
+        return Cell()
+    difference = comparison.differences["top_k"]
+    return Cell(value=difference.median, ci95=difference.ci95, n=difference.n)
+
+
+def _stat_cell(stat: Stat, *, paper: float | None = None) -> Cell:
+    return Cell(value=stat.median, ci95=stat.ci95, n=stat.n or None, paper=paper)
+
+
+def _under(attack: AttackView, convention: str, metric: str) -> Cell:
+    return _stat_cell(attack.conventions.get(convention, {}).get(metric, Stat()))
+
+
+def _convention_column(metric: str, convention: str) -> Column:
+    base = METRIC_COLUMNS[metric]
+    return Column(key=f"{metric}_{convention}", title=f"{base.title}, {CONVENTION_TITLES[convention]}", unit=base.unit)
+
+
+def _paper(view: RunView, metric: str) -> float | None:
+    found = paper_value(dataset=view.dataset, method=view.method, metric=metric, network=view.network)
+    return found.value if found else None
+
+
+def _has_paper(rows: Sequence[Sequence[Cell]]) -> bool:
+    return any(cell.paper is not None for row in rows for cell in row)
+
+
+def _notes(views: Sequence[RunView], *, has_paper: bool) -> tuple[str, ...]:
+    """What every table says under itself: the statistic, the subset, the presets and seeds, the paper."""
+    found = ["Median [95 % interval] over n examples; a failed attack counts as 1. Accuracies with Wilson's interval."]
+    subsets = {view.limit or f"all {view.n:,} examples evaluated" for view in views if view.n}
+    found += [f"Subset: {'; '.join(sorted(subsets))}."] if subsets else []
+    origins = dict.fromkeys(f"{view.label}: {view.preset}, seed {view.seed}" for view in views)
+    found.append(f"Preset and seed: {'; '.join(origins)}.")
+    if has_paper:
+        found.append("Paper: Sarkar et al., AAAI 2021, full training and the whole test set; no intervals published.")
+    return tuple(found)

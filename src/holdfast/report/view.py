@@ -1,0 +1,164 @@
+"""Runs as the report sees them: the summary with types, and a label that tells each run from the others."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from holdfast.report.document import Document, one_line
+from holdfast.results import METRICS, Facts, Run, summarise
+from holdfast.results.bootstrap import Interval
+
+CONTROL = "random"
+"""The attack that only adds noise: what any map must stand."""
+
+_HEADLINES = ("ifia-topk", "ifia-ensemble")
+_UNKNOWN = "not recorded"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stat:
+    """A median (or another middle) with its interval, quartiles and n."""
+
+    median: float | None = None
+    ci95: Interval | None = None
+    mean: float | None = None
+    mean_ci95: Interval | None = None
+    quartiles: Interval | None = None
+    n: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackView:
+    """One attack on one run."""
+
+    name: str
+    metrics: dict[str, Stat]
+    failed: Stat
+    outcomes: dict[str, int]
+    exclusions: tuple[tuple[str, int], ...]
+    conventions: dict[str, dict[str, Stat]]
+    warnings: tuple[str, ...]
+    wins: dict[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunView:
+    """One run: who it is, what came out, what was dropped."""
+
+    run: Run
+    label: str
+    dataset: str
+    method: str
+    preset: str
+    network: str
+    seed: str
+    n: int
+    natural: Stat
+    pgd: Stat
+    example_passes: float | None
+    train_seconds: float | None
+    limit: str
+    class_names: tuple[str, ...]
+    attacks: dict[str, AttackView]
+    quality: dict[str, Stat]
+    notes: tuple[str, ...]
+
+
+def view_runs(runs: Sequence[Run]) -> tuple[RunView, ...]:
+    """The typed view of each run, in the given order, with labels that differ within a dataset."""
+    views = [_view(run) for run in runs]
+    hints: tuple[Callable[[RunView], str], ...] = (
+        lambda view: view.preset,
+        lambda view: f"seed {view.seed}",
+        lambda view: one_line(view.run.name),
+        lambda view: one_line(f"{view.run.folder.parent.name}/{view.run.name}"),
+    )
+    for hint in hints:
+        counts = Counter((view.dataset, view.label) for view in views)
+        views = [
+            replace(view, label=f"{view.label} · {hint(view)}") if counts[view.dataset, view.label] > 1 else view
+            for view in views
+        ]
+    return tuple(views)
+
+
+def datasets(views: Sequence[RunView]) -> dict[str, tuple[RunView, ...]]:
+    """The runs of each dataset, in order of appearance."""
+    return {name: tuple(v for v in views if v.dataset == name) for name in dict.fromkeys(v.dataset for v in views)}
+
+
+def headline_attack(views: Sequence[RunView]) -> str:
+    """The attack the paper reports if it is there, else the first that is not the random control, else ""."""
+    found = dict.fromkeys(name for view in views for name in view.attacks)
+    ordered = [*(name for name in _HEADLINES if name in found), *(name for name in found if name != CONTROL)]
+    return ordered[0] if ordered else ""
+
+
+def _view(run: Run) -> RunView:
+    content, notes = run.summary, run.notes
+    if content is None and run.examples.rows:
+        facts = Facts(dataset=_UNKNOWN, method=run.name, preset=_UNKNOWN, seed=0)
+        content = summarise(run.examples.rows, facts)
+        notes = (*notes, "there is no summary.json: the evaluation is not finished, the numbers are those so far")
+    elif content is None:
+        notes = (*notes, "not evaluated yet")
+    data = Document(content or {}, f"{run.name}/summary.json")
+    method = data.text("method", one_line(run.name))
+    return RunView(
+        run=run,
+        label=method,
+        dataset=data.text("dataset", _UNKNOWN),
+        method=method,
+        preset=data.text("preset", _UNKNOWN),
+        network=data.text("network"),
+        seed=data.text("seed", _UNKNOWN),
+        n=data.count("n"),
+        natural=_share(data, "natural_accuracy"),
+        pgd=_share(data, "pgd_accuracy"),
+        example_passes=data.number("example_passes"),
+        train_seconds=data.number("train_seconds"),
+        limit=data.text("limit"),
+        class_names=data.texts("class_names"),
+        attacks={name: _attack(name, part) for name, part in data.parts("attacks").items()},
+        quality={key: _quality(data.part("quality"), key) for key in data.part("quality").content},
+        notes=notes,
+    )
+
+
+def _attack(name: str, data: Document) -> AttackView:
+    return AttackView(
+        name=name,
+        metrics={metric: _stat(data.part(metric)) for metric in METRICS if metric in data.content},
+        failed=_share(data, "failed_share"),
+        outcomes={key: data.part("outcomes").count(key) for key in data.part("outcomes").content},
+        exclusions=tuple((item.text("reason"), item.count("n")) for item in data.items("exclusions")),
+        conventions={
+            convention: {metric: _stat(part.part(metric)) for metric in METRICS if metric in part.content}
+            for convention, part in data.parts("conventions").items()
+        },
+        warnings=data.texts("warnings"),
+        wins={one_line(key): data.part("wins").count(key) for key in data.part("wins").content},
+    )
+
+
+def _stat(data: Document) -> Stat:
+    return Stat(
+        median=data.number("median"),
+        ci95=data.interval("ci95"),
+        mean=data.number("mean"),
+        mean_ci95=data.interval("mean_ci95"),
+        quartiles=data.interval("quartiles"),
+        n=data.count("n"),
+    )
+
+
+def _share(data: Document, key: str) -> Stat:
+    return Stat(median=data.number(key), ci95=data.interval(f"{key}_ci95"), n=data.count(f"{key}_n") or data.count("n"))
+
+
+def _quality(data: Document, key: str) -> Stat:
+    """A quality measure: a bare number, or an object with its median or mean."""
+    if not isinstance(data.content[key], dict):
+        return Stat(median=data.number(key))
+    stat = _stat(data.part(key))
+    return stat if stat.median is not None else replace(stat, median=stat.mean, ci95=stat.mean_ci95)

@@ -1,0 +1,42 @@
+"""Training: one loop, and around it what makes it survive crashes, signals, bad numbers and many processes."""
+
+from holdfast.training.distributed import Processes, current, joined, pick_device
+from holdfast.training.guards import DivergedError
+from holdfast.training.keeper import RecoveryWarning, load_weights
+from holdfast.training.lock import RunDirectoryBusyError
+from holdfast.training.logbook import read_log
+from holdfast.training.loop import fit
+from holdfast.training.optimizers import OPTIMIZERS, SGD, Adam, decay_kernels
+from holdfast.training.protocols import Batches, Objective, ObjectiveOutput, Schedule
+from holdfast.training.schedules import SCHEDULES, Constant, Cosine, OneCycle, Piecewise
+from holdfast.training.settings import Best, FitResult
+from holdfast.training.signals import Interrupted
+
+__all__ = [
+    "OPTIMIZERS",
+    "SCHEDULES",
+    "SGD",
+    "Adam",
+    "Batches",
+    "Best",
+    "Constant",
+    "Cosine",
+    "DivergedError",
+    "FitResult",
+    "Interrupted",
+    "Objective",
+    "ObjectiveOutput",
+    "OneCycle",
+    "Piecewise",
+    "Processes",
+    "RecoveryWarning",
+    "RunDirectoryBusyError",
+    "Schedule",
+    "current",
+    "decay_kernels",
+    "fit",
+    "joined",
+    "load_weights",
+    "pick_device",
+    "read_log",
+]

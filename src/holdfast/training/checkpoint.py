@@ -1,0 +1,81 @@
+"""A checkpoint: a folder with weights and training tensors as safetensors, and the rest as JSON with checksums.
+
+`weights.safetensors` is the state dict of the model, buffers included, and loads on its own. Nothing in a checkpoint
+can be executed.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from holdfast.errors import DataError, expected
+from holdfast.training.files import publish_folder, read_sealed_json, sealed_json
+
+WEIGHTS, TRAINING, STATE = "weights.safetensors", "training.safetensors", "state.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """All that a run has to remember after `step` steps."""
+
+    step: int
+    weights: Mapping[str, Tensor]
+    training: Mapping[str, Tensor]
+    notes: Mapping[str, Any]
+
+
+def write_checkpoint(folder: Path, snapshot: Snapshot) -> None:
+    """Write a snapshot as `folder`, whole or not at all."""
+    tensors = {WEIGHTS: pack(snapshot.weights), TRAINING: pack(snapshot.training)}
+    files = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in tensors.items()}
+    state = {"format": FORMAT, "step": snapshot.step, "notes": snapshot.notes, "files": files}
+    try:
+        sealed = sealed_json(state)
+    except (TypeError, ValueError) as error:
+        raise expected("only finite numbers, text and lists beside the tensors", got=str(error)) from None
+    publish_folder(folder, {**tensors, STATE: sealed})
+
+
+def read_checkpoint(folder: Path) -> Snapshot:
+    """Read and verify a checkpoint; a DataError names the first file that is not what was written."""
+    state = read_sealed_json(folder / STATE)
+    if state.get("format") != FORMAT:
+        raise DataError(f"{folder / STATE} has format {state.get('format')}, this version reads format {FORMAT}.")
+    try:
+        step, notes, files = int(state["step"]), dict(state["notes"]), dict(state["files"])
+        weights, training = (unpack(folder / name, **files[name]) for name in (WEIGHTS, TRAINING))
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{folder / STATE} does not describe a checkpoint ({error!r}).") from None
+    return Snapshot(step=step, weights=weights, training=training, notes=notes)
+
+
+def pack(tensors: Mapping[str, Tensor]) -> bytes:
+    """Tensors as the bytes of a safetensors file; tied tensors are written once for each name."""
+    wrong = [name for name, value in tensors.items() if not isinstance(value, Tensor)]
+    if wrong:
+        raise expected("a state dict that holds only tensors", got=f"something else under {wrong}")
+    return safetensors.torch.save({name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()})
+
+
+def unpack(path: Path, *, size: int, sha256: str) -> dict[str, Tensor]:
+    """The tensors of a safetensors file, if it has the size and checksum with which it was written."""
+    try:
+        found = path.stat().st_size
+        if found != size:  # before reading: a file that grew must not fill the memory
+            raise DataError(f"{path} is damaged: it has {found} bytes, {size} were written.")
+        data = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise DataError(f"{path} is damaged: its content does not match its checksum.")
+    try:
+        return safetensors.torch.load(data)
+    except safetensors.SafetensorError as error:
+        raise DataError(f"{path} is not a safetensors file: {error}.") from None

@@ -1,0 +1,222 @@
+"""Everything around the steps of a run: its directory, records, checkpoints, and the ways it ends."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+from holdfast.errors import InputError
+from holdfast.models.modes import evaluating
+from holdfast.training import state
+from holdfast.training.checkpoint import Snapshot
+from holdfast.training.distributed import check_slices, current
+from holdfast.training.engine import Engine
+from holdfast.training.guards import LossGuard, diverged
+from holdfast.training.keeper import Keeper, Kind
+from holdfast.training.lock import locked
+from holdfast.training.logbook import finite
+from holdfast.training.outputs import Outputs
+from holdfast.training.protocols import Batches, Objective, ObjectiveOutput, as_module
+from holdfast.training.settings import Best, FitResult, Settings, is_better, pick
+from holdfast.training.signals import Interrupted, StopRequest
+
+
+@contextmanager
+def session(
+    objective: Objective, loader: Batches, optimizer: torch.optim.Optimizer, settings: Settings
+) -> Iterator["Session"]:
+    """Open a run, new or resumed; however the block ends, files are closed and the caller's state is given back."""
+    with ExitStack() as stack:
+        run = Session(objective, loader, optimizer, settings)
+        run.open(stack)
+        yield run
+
+
+class Session:
+    """A run under way: `step` steps are done, and all that has to survive a crash is here."""
+
+    def __init__(
+        self, objective: Objective, loader: Batches, optimizer: torch.optim.Optimizer, settings: Settings
+    ) -> None:
+        self.objective, self.loader, self.optimizer, self.settings = objective, loader, optimizer, settings
+        self.module, self.processes = as_module(objective), current()
+        self.keeper = Keeper(settings.run_dir) if settings.run_dir else None
+        self.guard = LossGuard(settings.explosion)
+        self.step, self.saved_step = 0, -1
+        self.parts: dict[str, float | None] = {}
+        self.best: Best | None = None
+        self.began = self.saved_at = time.monotonic()
+        self.stopping = self.save_now = False
+        self.outputs: Outputs | None = None
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def open(self, stack: ExitStack) -> None:
+        """Take the directory, put back the last checkpoint, and start to listen for signals."""
+        check_slices(self.loader, self.processes)
+        self.processes.leading(lambda: self._claim(stack))
+        snapshot = self.keeper.load() if self.keeper and self.settings.resume else None
+        self.engine = Engine(self.objective, self.optimizer, self.processes, self.settings)
+        if snapshot is not None:
+            self._restore(snapshot)
+        self.processes.leading(lambda: self._begin(stack))
+        stack.enter_context(self.engine.own_randomness())
+        stack.enter_context(evaluating(self.module))  # gives every mode back at the end
+        self.module.train()
+        self.stop = stack.enter_context(StopRequest(say=self.processes.leads))
+        if snapshot is None:
+            self.save()
+
+    def check(self, output: ObjectiveOutput, share: float, gradient_norm: torch.Tensor) -> None:
+        """Stop before the weights change if loss or gradient are bad; hear if any process wants to stop or save."""
+        limit, leads = self.settings.checkpoint_seconds, self.processes.leads
+        late = limit is not None and leads and time.monotonic() - self.saved_at >= limit
+        mine = float(output.total.detach()) * share if share else 0.0
+        total, stopping, save_now = self.processes.sum(mine, bool(self.stop.asked), late)
+        self.stopping, self.save_now = stopping > 0, save_now > 0
+        norm = 0.0 if self.engine.amp else float(gradient_norm)  # the scaler itself skips steps that overflow
+        if complaint := self.guard.complaint(total / self.processes.world_size, norm):
+            raise diverged(complaint, step=self.step + 1, parts=output.parts, last_good=self._last_good())
+
+    def record(self, output: ObjectiveOutput, share: float, *, lr: float, budget: float) -> None:
+        """Count the step as done; log it, validate and keep the best when it is time to."""
+        self.step += 1
+        if self.outputs:
+            self.outputs.advance(self.step)
+        validating = self.settings.due(self.settings.validate_every, self.step)
+        if not (validating or self.settings.due(self.settings.log_every, self.step)):
+            return
+        parts = self._mean_parts(output, share)
+        validation = self._validate() if validating else {}
+        if validating or self.settings.validate is None:
+            self._keep_if_best({**parts, **validation})
+        self.parts, passes = finite(parts), self._example_passes()
+        if self.outputs:
+            line = {"step": self.step, "seconds": round(self.seconds, 3), "lr": lr, "budget": budget}
+            line |= {"parts": self.parts, "example_passes": passes}
+            self.outputs.write(line | ({"validation": finite(validation)} if validating else {}))
+
+    def finish_step(self) -> None:
+        """Save when it is time to, and end the run if a signal asked for it."""
+        if self.save_now or self.stopping or self.settings.due(self.settings.checkpoint_every, self.step):
+            self.save()
+        if self.stopping and self.step < self.settings.steps:
+            raise self._interrupted()
+
+    def finish(self) -> FitResult:
+        """The last checkpoint, the weights under their own name, and the result."""
+        self.module.zero_grad(set_to_none=True)
+        self.save()
+        if self.keeper:
+            self.processes.leading(self.keeper.export)
+        return FitResult(
+            step=self.step,
+            seconds=self.seconds,
+            parts=self.parts,
+            best=self.best,
+            example_passes=self._example_passes(),
+        )
+
+    def save(self, kind: Kind = "step") -> None:
+        """Write a checkpoint of this moment, unless there is one already."""
+        keeper = self.keeper
+        if keeper is None or (kind == "step" and self.saved_step == self.step):
+            return
+        notes = self._notes()
+        self.processes.leading(lambda: self._write(keeper, kind, notes))
+        if kind == "step":
+            self.saved_step, self.saved_at = self.step, time.monotonic()
+
+    def _claim(self, stack: ExitStack) -> None:
+        """Take the run directory, and refuse to write over a run that is already in it."""
+        if self.keeper is None:
+            return
+        stack.enter_context(locked(self.keeper.run_dir))
+        self.keeper.clean()
+        if self.keeper.found() and not self.settings.resume:
+            got = f"{self.keeper.run_dir}, which holds a run"
+            raise InputError(
+                f"expected a new run directory, got {got}; resume it with resume=True or name another directory."
+            )
+
+    def _begin(self, stack: ExitStack) -> None:
+        """Open the outputs, with what a killed run wrote beyond this step cut off."""
+        if self.keeper:
+            self.keeper.forget_after(self.step)
+        self.outputs = Outputs(self.settings, step=self.step, stack=stack)
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        notes = snapshot.notes
+        state.check_same(notes["same"], self._same())
+        state.restore(snapshot, self.module, self.optimizer)
+        self.engine.scaler.load_state_dict(notes["scaler"])
+        self.objective.example_passes = notes["example_passes"] if self.processes.leads else 0
+        self.guard = LossGuard(self.settings.explosion, notes["recent"])
+        self.step = self.saved_step = snapshot.step
+        self.parts, self.best = notes["parts"], Best(*notes["best"]) if notes["best"] else None
+        self.began = time.monotonic() - notes["seconds"]
+
+    def _notes(self) -> dict[str, Any]:
+        """All but the tensors, as plain values."""
+        return {
+            "seconds": self.seconds,
+            "example_passes": self._example_passes(),
+            "parts": self.parts,
+            "best": [self.best.step, self.best.name, self.best.value] if self.best else None,
+            "recent": list(self.guard.recent),
+            "scaler": self.engine.scaler.state_dict(),
+            "same": self._same(),
+        }
+
+    def _same(self) -> dict[str, Any]:
+        """What has to be the same for a resumed run to end where the uninterrupted one would."""
+        optimizer = state.settings_of(self.optimizer, scheduled=self.settings.schedule is not None)
+        return {
+            "seed": self.settings.seed,
+            "warm_up_steps": self.settings.warm_up_steps,
+            "max_grad_norm": self.settings.max_grad_norm,
+            "batch_size": getattr(self.loader, "batch_size", None),
+            "batches in an epoch": len(self.loader),
+            **{f"optimizer {name}": value for name, value in optimizer.items()},
+        }
+
+    def _write(self, keeper: Keeper, kind: Kind, notes: dict[str, Any]) -> None:
+        if self.outputs:
+            self.outputs.sync()
+        keeper.save(state.capture(self.module, self.optimizer, self.step, notes), kind)
+
+    def _mean_parts(self, output: ObjectiveOutput, share: float) -> dict[str, float]:
+        names = sorted(output.parts)
+        values = self.processes.mean(*(float(output.parts[name]) for name in names), share=share)
+        return dict(zip(names, values, strict=True))
+
+    def _validate(self) -> dict[str, float]:
+        assert self.settings.validate is not None
+        with evaluating(self.module):
+            return {name: float(value) for name, value in self.settings.validate(self.objective.model).items()}
+
+    def _keep_if_best(self, values: dict[str, float]) -> None:
+        name = self.settings.keep_best_by
+        if name and is_better(name, value := pick(name, values), self.best):
+            self.best = Best(self.step, name, value)
+            self.save("best")
+
+    def _example_passes(self) -> int:
+        return int(self.processes.sum(self.objective.example_passes)[0])
+
+    def _last_good(self) -> str:
+        if self.keeper is None:
+            return "none, since the run has no run_dir"
+        newest = self.keeper.found()[0]
+        return f"{newest} ({self.saved_step} steps)"
+
+    def _interrupted(self) -> Interrupted:
+        name = self.stop.asked or "a signal to another process"
+        saved = f"everything is saved in {self.keeper.run_dir}" if self.keeper else "nothing is saved without a run_dir"
+        how = self.settings.resume_command or "the same call with resume=True"
+        go_on = f"; go on with: {how}" if self.keeper else "."
+        return Interrupted(f"stopped by {name} after step {self.step}; {saved}{go_on}", step=self.step, signal=name)

@@ -1,0 +1,45 @@
+"""Ctrl-C and SIGTERM as a request that the training loop answers between two steps."""
+
+import signal
+import sys
+import threading
+from types import FrameType, TracebackType
+from typing import Any
+
+from holdfast.errors import HoldfastError
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(HoldfastError):  # noqa: N818 - nothing went wrong
+    """A run that was asked to stop and did; `step` steps are done and `signal` says who asked."""
+
+    def __init__(self, message: str, *, step: int, signal: str) -> None:
+        super().__init__(message)
+        self.step, self.signal = step, signal
+
+
+class StopRequest:
+    """Inside the block a signal only leaves its name in `asked`; the handlers from before are restored after it.
+
+    Outside the main thread, where Python takes no handlers, signals keep their meaning.
+    """
+
+    def __init__(self, *, say: bool = True) -> None:
+        self.asked = ""
+        self._say = say
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "StopRequest":
+        if threading.current_thread() is threading.main_thread():
+            self._previous = {number: signal.signal(number, self._ask) for number in SIGNALS}
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if not self.asked and self._say:
+            print("\nholdfast: finishing this step, then saving", file=sys.stderr, flush=True)
+        self.asked = self.asked or signal.Signals(number).name
