@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holdfast import attacks, attribution, data, losses, metrics, models, recipes
+    from holdfast import attacks, attribution, data, losses, metrics, models, recipes, training
     from holdfast.attacks import LAST, PGD
     from holdfast.attribution import (
         ClassLogit,
@@ -22,16 +22,18 @@ if TYPE_CHECKING:
     )
     from holdfast.balls import L2, Linf
     from holdfast.errors import DataError, HoldfastError, InputError
+    from holdfast.evaluation import Plan, evaluate
     from holdfast.models import Classifier, double_backward_audit, is_scale_invariant, smooth
     from holdfast.objective import Objective, Term
     from holdfast.rng import make_keys
+    from holdfast.training import fit
     from holdfast.types import Pair
 
 __version__ = "0.1.0.dev0"
 
 # Where each public name lives. Names are loaded on first use, so that `holdfast --help` and `import holdfast` cost
 # next to nothing and PyTorch is loaded only by those who need it.
-_MODULES = ("attacks", "attribution", "data", "losses", "metrics", "models", "recipes")
+_MODULES = ("attacks", "attribution", "data", "losses", "metrics", "models", "recipes", "training")
 _HOMES = {
     "holdfast.attacks": ("LAST", "PGD"),
     "holdfast.attribution": (
@@ -49,6 +51,8 @@ _HOMES = {
         "true_probability",
     ),
     "holdfast.balls": ("L2", "Linf"),
+    "holdfast.evaluation": ("Plan", "evaluate"),
+    "holdfast.training": ("fit",),
     "holdfast.errors": ("DataError", "HoldfastError", "InputError"),
     "holdfast.models": ("Classifier", "double_backward_audit", "is_scale_invariant", "smooth"),
     "holdfast.objective": ("Objective", "Term"),
@@ -73,12 +77,15 @@ __all__ = [
     "Linf",
     "Objective",
     "Pair",
+    "Plan",
     "SmoothGrad",
     "Term",
     "attacks",
     "attribution",
     "data",
     "double_backward_audit",
+    "evaluate",
+    "fit",
     "is_scale_invariant",
     "losses",
     "make_keys",
@@ -89,6 +96,7 @@ __all__ = [
     "recipes",
     "saliency_map",
     "smooth",
+    "training",
     "true_logit",
     "true_loss",
     "true_probability",

@@ -8,11 +8,11 @@ from typing import Any
 
 import safetensors.torch
 import torch
+from tests.training.stand_in import StandIn, digits, plain_net, train
 from torch import nn
 
 from holdfast.errors import HoldfastError
 from holdfast.training import Adam, Interrupted, joined, pick_device
-from tests.training.stand_in import StandIn, digits, plain_net, train
 
 # 61 examples in batches of 15: slices of 7 and 8, and a last batch of one example, of which one process gets none
 UNEVEN = {"examples": 61, "batch_size": 15}

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from holdfast import data, rng
 from holdfast.data import Loader
+from holdfast.errors import DataError
 from holdfast.training import SGD, Adam, FitResult, Interrupted, fit
 
 # The server of these processes has everything loaded; a new one costs milliseconds instead of seconds.
@@ -29,7 +31,10 @@ class Output:
 
 
 class StandIn(nn.Module):
-    """Cross-entropy on images with keyed noise in place of an attack; counts its calls in a buffer."""
+    """Cross-entropy on images with keyed noise in place of an attack, and the size of its gradient in the image.
+
+    So its own gradient goes through a gradient, like that of the real objectives; it counts its calls in a buffer.
+    """
 
     calls: Tensor
 
@@ -46,10 +51,13 @@ class StandIn(nn.Module):
             self.at_step(self)
         self.calls += 1
         self.example_passes += len(x)
-        logits = self.model((x + self.budget * 0.1 * rng.normal(keys, x)).clamp(0, 1))
-        total = F.cross_entropy(logits, y)
+        x_adv = (x + self.budget * 0.1 * rng.normal(keys, x)).clamp(0, 1).requires_grad_()
+        logits = self.model(x_adv)
+        losses = F.cross_entropy(logits, y, reduction="none")
+        (gradient,) = torch.autograd.grad(losses.sum(), x_adv, create_graph=True)
+        total = losses.mean() + 0.01 * gradient.abs().flatten(1).sum(1).mean()
         accuracy = (logits.argmax(1) == y).float().mean()
-        return Output(total, {"total": total.detach(), "accuracy_perturbed": accuracy.detach()})
+        return Output(total, {"total": total.detach(), "accuracy_perturbed": accuracy})
 
 
 def dropout_net() -> nn.Module:
@@ -107,6 +115,15 @@ def train_and_report(run_dir: Path, **options: Any) -> None:
         restored = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         (run_dir / "message").write_text(f"{stop} [restored: {restored}]")
         os._exit(130)
+
+
+def train_on_small_disk(run_dir: Path, limit: int) -> None:
+    """A run that may not write files of more than `limit` bytes; what it says about that goes into a file."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+    try:
+        train(run_dir)
+    except DataError as error:
+        (run_dir / "message").write_text(str(error))
 
 
 def train_and_die(run_dir: Path, at: int, **options: Any) -> None:

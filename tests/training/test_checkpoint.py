@@ -11,12 +11,12 @@ import safetensors.torch
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.training.stand_in import in_process, same_weights, train, train_on_small_disk
 
 from holdfast.errors import DataError, HoldfastError
 from holdfast.training import RecoveryWarning, load_weights
 from holdfast.training.checkpoint import Snapshot, pack, read_checkpoint, write_checkpoint
 from holdfast.training.keeper import Keeper
-from tests.training.stand_in import same_weights, train
 
 
 def snapshot(step: int = 3) -> Snapshot:
@@ -68,9 +68,10 @@ def test_no_bit_goes_unnoticed(tmp_path_factory: pytest.TempPathFactory, positio
     try:
         back = read_checkpoint(folder)
     except DataError as error:
-        assert path.name in str(error)
+        named = path.name in str(error)
     else:  # white space of the JSON
-        assert back.notes == snapshot().notes
+        named = back.notes == snapshot().notes
+    assert named
 
 
 @given(st.binary(max_size=200) | st.sampled_from([b"[]", b"{}", b'{"sha256": 1}', b"[" * 10000]))
@@ -79,7 +80,7 @@ def test_any_state_file_is_refused_in_words(tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("fuzz") / "c"
     folder.mkdir()
     (folder / "state.json").write_bytes(content)
-    with pytest.raises(DataError, match="state.json"):
+    with pytest.raises(DataError, match=r"state\.json"):
         read_checkpoint(folder)
 
 
@@ -93,7 +94,7 @@ def test_a_sealed_file_of_nonsense_is_refused(tmp_path: Path) -> None:
         {"format": 1, "step": 0, "notes": {}, "files": {"weights.safetensors": 3}},
     ):
         (tmp_path / "c" / "state.json").write_bytes(sealed_json(content))
-        with pytest.raises(DataError, match="state.json"):
+        with pytest.raises(DataError, match=r"state\.json"):
             read_checkpoint(tmp_path / "c")
 
 
@@ -107,7 +108,7 @@ def test_a_planted_pickle_is_never_loaded(tmp_path: Path) -> None:
     for folder in (tmp_path / "checkpoints").iterdir():
         for path in folder.iterdir():
             path.write_bytes(pickle.dumps(Bomb()))
-    with pytest.raises(DataError, match="state.json"):
+    with pytest.raises(DataError, match=r"state\.json"):
         load_weights(tmp_path)
     with pytest.raises(DataError, match=r"no other checkpoint is left"):
         train(tmp_path, resume=True)
@@ -169,26 +170,65 @@ def test_a_damaged_checkpoint_has_a_substitute(tmp_path: Path, name: str) -> Non
     train(tmp_path, resume=True)  # and the damaged one is gone
 
 
-@pytest.mark.parametrize("call", ["fsync", "rename"])
-def test_a_full_disk_is_said_and_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    whole, _ = train()
-    original = getattr(os, call)
-    calls = 0
+@pytest.mark.parametrize(
+    ("call", "good"),
+    [("fsync", n) for n in (0, 2, 3, 8, 9, 11)]
+    + [("rename", n) for n in (0, 1, 2, 4)]
+    + [("write", 0), ("write", 4), ("replace", 0), ("replace", 1)],
+)
+def test_a_full_disk_is_said_and_costs_nothing(tmp_path: Path, monkeypatch, call: str, good: int) -> None:
+    original, calls = getattr(os, call), 0
 
     def full(*arguments):
         nonlocal calls
         calls += 1
-        if calls > {"fsync": 12, "rename": 2}[call]:
+        if calls > good:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return original(*arguments)
 
     monkeypatch.setattr(os, call, full)
-    with pytest.raises(DataError, match="No space left on device"):
+    with pytest.raises(DataError, match=r"could not write .*: No space left on device"):
         train(tmp_path)
     monkeypatch.undo()
     assert not list(tmp_path.rglob(".part-*"))
     resumed, _ = train(tmp_path, resume=True)
-    assert same_weights(whole, resumed)
+    assert same_weights(train()[0], resumed)
+
+
+def test_the_log_is_on_disk_before_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a power cut could leave a checkpoint whose log lines are lost for good."""
+    events: list[str] = []
+    fsync, rename, write = os.fsync, os.rename, os.write
+
+    def is_log(handle: int) -> bool:
+        return os.readlink(f"/proc/self/fd/{handle}").endswith("/log.jsonl")
+
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: (events.append("sync") if is_log(handle) else None, fsync(handle))[1]
+    )
+    monkeypatch.setattr(os, "write", lambda handle, data: (events.append("line"), write(handle, data))[1])
+    monkeypatch.setattr(os, "rename", lambda old, new: (events.append(Path(new).name), rename(old, new))[1])
+    train(tmp_path)
+    kept = [event for event in events if not event.startswith(".part-")]
+    between = ["line", "line", "sync"]
+    assert kept == [
+        "sync",
+        "step-00000000",
+        *between,
+        "step-00000002",
+        *between,
+        "step-00000004",
+        *between,
+        "step-00000006",
+    ]
+
+
+def test_a_real_limit_on_file_size(tmp_path: Path) -> None:
+    process = in_process(train_on_small_disk, tmp_path, 6000)
+    process.join()
+    assert process.exitcode == 0
+    assert "step-00000002: File too large" in (tmp_path / "message").read_text()
+    assert same_weights(train()[0], train(tmp_path, resume=True)[0])
 
 
 def test_state_is_plain_json(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
+from tests.training import ranks
+from tests.training.stand_in import digits, train, two_processes
 
 from holdfast.errors import HoldfastError, InputError
 from holdfast.training import Processes, current, joined, pick_device, read_log
-from tests.training import ranks
-from tests.training.stand_in import digits, train, two_processes
 
 
 def together(function, *arguments, **options) -> None:

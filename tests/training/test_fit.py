@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
+from tests.training.stand_in import StandIn, digits, dropout_net, plain_net, same_weights, train
 from torch import nn
 
 from holdfast import rng
 from holdfast.errors import InputError
 from holdfast.training import SGD, Adam, Best, Piecewise, fit, load_weights, read_log
 from holdfast.training.progress import ProgressLine
-from tests.training.stand_in import StandIn, digits, dropout_net, plain_net, same_weights, train
 
 
 def accuracy(model: nn.Module) -> dict[str, float]:
@@ -114,7 +114,8 @@ def test_the_world_is_left_as_found() -> None:
     objective.model[1][1].eval()
     modes = [module.training for module in objective.modules()]
     state = torch.get_rng_state()
-    fit(objective, digits(), Adam(lr=0.01)(objective.model), steps=2, progress=False)
+    fit(objective, digits(), Adam(lr=0.01)(objective.model), steps=2, warm_up=1.0, progress=False)
+    assert objective.budget == 1.0
     assert [module.training for module in objective.modules()] == modes
     assert torch.equal(torch.get_rng_state(), state)
     assert all(p.grad is None for p in objective.parameters())
@@ -196,8 +197,15 @@ def test_a_loader_for_other_processes_is_refused() -> None:
 
 
 def test_another_models_optimizer_is_refused() -> None:
-    with pytest.raises(InputError, match="build it from objective.model"):
+    with pytest.raises(InputError, match=r"build it from objective.model"):
         fit(StandIn(plain_net()), digits(), SGD(lr=0.1)(plain_net()), steps=1)
+
+
+def test_an_objective_without_a_model_is_refused() -> None:
+    objective = StandIn(plain_net())
+    objective.net = objective.__dict__["_modules"].pop("model")
+    with pytest.raises(InputError, match="submodule called model, got net"):
+        fit(objective, digits(), SGD(lr=0.1)(objective.net), steps=1)
 
 
 def test_an_objective_that_is_no_module_is_refused() -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.training.stand_in import StandIn, digits, plain_net, same_weights, train
 
 from holdfast.errors import InputError
 from holdfast.training import SGD, DivergedError, read_log
 from holdfast.training.guards import LossGuard
-from tests.training.stand_in import StandIn, digits, plain_net, same_weights, train
 
 
 def poison(calls: int, value: float):
@@ -57,6 +57,12 @@ def test_a_bad_gradient_does_not_reach_the_weights() -> None:
 def test_an_exploding_loss_stops_the_run() -> None:
     with pytest.raises(DivergedError, match=r"loss exploded to \S+ \(median size of the steps before: .* at step 31"):
         train(net=plain_net, steps=40, at_step=poison(30, 1e4))
+
+
+def test_the_guard_remembers_over_a_resume(tmp_path: Path) -> None:
+    train(tmp_path, net=plain_net, steps=30, warm_up=0.0)
+    with pytest.raises(DivergedError, match="exploded"):
+        train(tmp_path, net=plain_net, steps=40, warm_up=0.0, resume=True, at_step=poison(31, 1e4))
 
 
 def test_the_guard_by_hand() -> None:

@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.training.stand_in import PROCESSES, in_process, same_weights, train, train_and_report
 
 from holdfast.errors import HoldfastError
 from holdfast.training import Interrupted, RunDirectoryBusyError, read_log
 from holdfast.training.lock import locked
-from tests.training.stand_in import PROCESSES, in_process, same_weights, train, train_and_report
 
 COMMAND = "holdfast train digits/erar --out runs/a --resume"
 
@@ -25,7 +25,7 @@ def signal_at(calls: int, number: signal.Signals):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_finishes_the_step_and_saves(tmp_path: Path, number: signal.Signals, capsys) -> None:
+def test_a_signal_finishes_the_step_and_saves(tmp_path: Path, number: signal.Signals, capfd) -> None:
     whole, _ = train()
     before = [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(Interrupted, match=f"stopped by {number.name} after step 3.*{COMMAND}$") as stop:
@@ -33,7 +33,7 @@ def test_a_signal_finishes_the_step_and_saves(tmp_path: Path, number: signal.Sig
     assert (stop.value.step, stop.value.signal) == (3, number.name)
     assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == before
     assert (tmp_path / "checkpoints" / "step-00000003").is_dir()
-    assert "finishing this step" in capsys.readouterr().err
+    assert "finishing this step" in capfd.readouterr().err
     resumed, _ = train(tmp_path, resume=True)
     assert same_weights(whole, resumed)
     assert [record["step"] for record in read_log(tmp_path / "log.jsonl")] == [1, 2, 3, 4, 5, 6]
@@ -76,12 +76,12 @@ def test_sigterm_in_the_middle_of_a_checkpoint(tmp_path: Path, monkeypatch: pyte
     assert same_weights(whole, resumed)
 
 
-def test_a_signal_without_a_run_directory(capsys) -> None:
+def test_a_signal_without_a_run_directory(capfd) -> None:
     with pytest.raises(Interrupted, match="nothing is saved"):
         train(at_step=signal_at(1, signal.SIGTERM))
 
 
-def test_a_signal_in_the_last_step_changes_nothing(tmp_path: Path, capsys) -> None:
+def test_a_signal_in_the_last_step_changes_nothing(tmp_path: Path, capfd) -> None:
     _, result = train(tmp_path, at_step=signal_at(5, signal.SIGINT))
     assert result.step == 6
 

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
+from tests.training.stand_in import plain_net
 from torch import nn
 
 from holdfast.errors import InputError
 from holdfast.training import OPTIMIZERS, SGD, Adam
-from tests.training.stand_in import plain_net
 
 
 def net() -> nn.Module:

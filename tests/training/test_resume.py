@@ -4,11 +4,11 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.training.stand_in import digits, in_process, plain_net, same_weights, train, train_and_die, train_and_report
 
 from holdfast.errors import DataError, InputError
 from holdfast.training import SGD, Adam, Cosine, read_log
 from holdfast.training.logbook import Logbook
-from tests.training.stand_in import digits, in_process, plain_net, same_weights, train, train_and_die, train_and_report
 
 BEST = {"keep_best_by": "-total"}
 SHORT = {"steps": 4, "log_every": 2, **BEST}
@@ -20,14 +20,14 @@ def untimed(path: Path) -> list[dict]:
     ]
 
 
-class Stop(Exception):
+class CrashError(Exception):
     """Ends a run from inside, as a crash would."""
 
 
 def crash_at(calls: int):
     def at_step(objective) -> None:
         if objective.calls == calls:
-            raise Stop
+            raise CrashError
 
     return at_step
 
@@ -37,7 +37,7 @@ def crash_at(calls: int):
 def test_resume_is_bit_exact(tmp_path: Path, settings, steps_done: int) -> None:
     options = {"settings": settings, "steps": 12, "schedule": Cosine(lr=0.05, steps=12), "max_grad_norm": 0.5}
     whole, expected = train(tmp_path / "whole", **options)
-    with pytest.raises(Stop):
+    with pytest.raises(CrashError):
         train(tmp_path / "cut", at_step=crash_at(steps_done), **options)
     resumed, result = train(tmp_path / "cut", resume=True, **options)
     assert same_weights(whole, resumed)
@@ -100,6 +100,12 @@ def test_a_finished_run_can_be_made_longer(tmp_path: Path) -> None:
     train(tmp_path, warm_up=0.0, steps=6)
     resumed, _ = train(tmp_path, warm_up=0.0, steps=8, resume=True)
     assert same_weights(whole, resumed)
+
+
+def test_a_run_cannot_be_made_shorter(tmp_path: Path) -> None:
+    train(tmp_path, warm_up=0.0)
+    with pytest.raises(InputError, match="steps >= 6, which are done, got 4"):
+        train(tmp_path, warm_up=0.0, steps=4, resume=True)
 
 
 def test_a_run_is_not_written_over(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from holdfast.report.view import RunView
 
 
@@ -54,17 +56,14 @@ def report(
         console.print(f"wrote {path}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _report(views: "tuple[RunView, ...]", out: Path, title: str, console: "object") -> list[Path]:
-    from rich.console import Console
-
+def _report(views: "tuple[RunView, ...]", out: Path, title: str, console: "Console") -> list[Path]:
     from holdfast.report import write_report
     from holdfast.report.render import to_rich
     from holdfast.report.tables import results_table
     from holdfast.report.view import datasets
 
     for group in datasets(views).values():
-        if isinstance(console, Console):
-            console.print(to_rich(results_table(group)))
+        console.print(to_rich(results_table(group)))
     return write_report(views, out, title=title)
 
 

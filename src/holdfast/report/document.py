@@ -41,7 +41,7 @@ class Document:
 
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of lines of text."""
-        value = self.content.get(key) or []
+        value = [] if self.content.get(key) is None else self.content[key]
         if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
             raise self._wrong(key, "a list of texts", value)
         return tuple(one_line(str(item)) for item in value)
@@ -57,7 +57,7 @@ class Document:
 
     def part(self, key: str) -> "Document":
         """An object inside this one, empty if missing."""
-        value = self.content.get(key) or {}
+        value = {} if self.content.get(key) is None else self.content[key]
         if not isinstance(value, dict):
             raise self._wrong(key, "an object", value)
         return Document(value, f"{self.where}: {key}")
@@ -69,7 +69,7 @@ class Document:
 
     def items(self, key: str) -> tuple["Document", ...]:
         """A list of objects."""
-        value = self.content.get(key) or []
+        value = [] if self.content.get(key) is None else self.content[key]
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise self._wrong(key, "a list of objects", value)
         return tuple(Document(item, f"{self.where}: {key}") for item in value)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _LATEX |= {c: f"\\{c}" for c in "&%$#_{}"}
 _RIGHT: tuple[Unit, ...] = ("count", "percent", "number", "points")
+_NOT_IN_TERMINAL = ("preset", "spearman")
 _FORMULA = re.compile(r"^[=+\-@\t\r]")
 
 
@@ -49,12 +50,18 @@ def plain_cell(cell: Cell, column: Column) -> str:
     """A cell as plain text: value, interval, and the paper's number."""
     if isinstance(cell.value, str):
         return cell.value
-    words = []
+    return " ".join(f"({part})" if part.startswith("paper") else part for part in _parts(cell, column))
+
+
+def _parts(cell: Cell, column: Column) -> list[str]:
+    if isinstance(cell.value, str):
+        return [cell.value]
+    parts = []
     if cell.value is not None:
-        words += [f"{format_number(cell.value, column.unit)}{sign(column.unit)}", format_interval(cell, column.unit)]
+        parts += [f"{format_number(cell.value, column.unit)}{sign(column.unit)}", format_interval(cell, column.unit)]
     if cell.paper is not None:
-        words.append(f"(paper {format_paper(cell.paper, column.unit)})")
-    return " ".join(word for word in words if word)
+        parts.append(f"paper {format_paper(cell.paper, column.unit)}")
+    return [part for part in parts if part]
 
 
 def to_markdown(table: Table) -> str:
@@ -105,17 +112,19 @@ def to_csv(table: Table) -> str:
 
 
 def to_rich(table: Table) -> "RichTable":
-    """For the terminal; user text is not read as markup."""
+    """For the terminal; user text is not read as markup. Two columns stay in the other formats: the room is small."""
+    from rich.box import SIMPLE
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    shown = RichTable(
-        title=Text(table.title, style="bold"), caption=Text("\n".join(table.notes)), caption_justify="left"
-    )
-    for column in table.columns:
-        shown.add_column(Text(column.title), justify="right" if column.unit in _RIGHT else "left")
+    title, notes = Text(table.title, style="bold"), Text("\n".join(table.notes))
+    shown = RichTable(title=title, caption=notes, caption_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
+    columns = [column for column in table.columns if column.key not in _NOT_IN_TERMINAL]
+    for column in columns:
+        shown.add_column(Text(column.title), justify="right" if column.unit in _RIGHT else "left", overflow="fold")
     for row in table.rows:
-        shown.add_row(*(Text(plain_cell(cell, column)) for cell, column in _cells(row, table)))
+        kept = [(cell, column) for cell, column in _cells(row, table) if column in columns]
+        shown.add_row(*(Text("\n".join(p.replace(" ", "\u00a0") for p in _parts(c, column))) for c, column in kept))
     return shown
 
 
@@ -129,8 +138,8 @@ def latex_text(text: str) -> str:
 
 
 def _markdown_text(text: str) -> str:
-    escaped = re.sub(r"([\\`*_{}\[\]<>|#])", r"\\\1", text)
-    return escaped.replace("\n", " ")
+    """Text that opens no markup: no emphasis, code, cell, tag or link."""
+    return re.sub(r"([\\`*_<>|~]|(?<=\])\()", r"\\\1", text).replace("\n", " ")
 
 
 def _cells(row: Sequence[Cell], table: Table) -> list[tuple[Cell, Column]]:

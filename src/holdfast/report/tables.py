@@ -78,7 +78,7 @@ def results_table(views: Sequence[RunView], comparisons: Mapping[str, Comparison
     columns = (*_FIRST, *_SHARES.values(), *METRIC_COLUMNS.values(), _FAILED)
     if against:
         base = next(iter(against.values())).base.label
-        columns = (*columns, Column(key="top_k_difference", title=f"Top-k vs {base}", unit="points"))
+        columns = (*columns, Column(key="top_k_difference", title=f"Top-k vs {base} (points)", unit="points"))
     rows = [_result_row(view, attack, against, columns) for view in views for attack in ordered(view.attacks)]
     rows += [_unevaluated_row(view, columns) for view in views if not view.attacks]
     dataset = views[0].dataset if views else ""
@@ -111,8 +111,8 @@ def exclusions_table(views: Sequence[RunView]) -> Table:
     for view in views:
         for attack in ordered(view.attacks):
             counts = [attack.outcomes.get(name, 0) for name in OUTCOMES]
-            values = (view.label, attack.name, sum(counts), *counts)
-            rows.append(tuple(Cell(value=value) for value in values))
+            names = (Cell(value=view.label), Cell(value=attack.name))
+            rows.append((*names, *(Cell(value=count) for count in (sum(counts), *counts))))
     notes = [f"{OUTCOME_TITLES[name]}: {why}." for name, why in REASONS.items()]
     return Table(
         name="exclusions", title="Exclusions", columns=columns, rows=tuple(rows), notes=(*notes, *_unmeasured(views))
@@ -122,7 +122,7 @@ def exclusions_table(views: Sequence[RunView]) -> Table:
 def _unmeasured(views: Sequence[RunView]) -> list[str]:
     """Exclusions that are no outcome of the attack, as sentences."""
     return [
-        f"{view.label}, {attack.name}: {n:,} × {reason}."
+        f"{view.label}, {attack.name}: {n:,} examples: {reason}."
         for view in views
         for attack in ordered(view.attacks)
         for reason, n in attack.exclusions

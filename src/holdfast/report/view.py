@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from holdfast.report.document import Document, one_line
 from holdfast.results import METRICS, Facts, Run, summarise
 from holdfast.results.bootstrap import Interval
+from holdfast.results.files import plain
 
 CONTROL = "random"
 """The attack that only adds noise: what any map must stand."""
 
+_METHODS = ("natural", "madry", "ig-norm", "rar", "ig-sum-norm", "art", "igr", "erar")
 _HEADLINES = ("ifia-topk", "ifia-ensemble")
 _UNKNOWN = "not recorded"
 
@@ -65,8 +67,11 @@ class RunView:
 
 
 def view_runs(runs: Sequence[Run]) -> tuple[RunView, ...]:
-    """The typed view of each run, in the given order, with labels that differ within a dataset."""
-    views = [_view(run) for run in runs]
+    """The typed view of each run, with labels that differ within a dataset.
+
+    Known methods come in the order of the papers, variants of ERAR after it, other methods last as given.
+    """
+    views = sorted((_view(run) for run in runs), key=_rank)
     hints: tuple[Callable[[RunView], str], ...] = (
         lambda view: view.preset,
         lambda view: f"seed {view.seed}",
@@ -94,11 +99,18 @@ def headline_attack(views: Sequence[RunView]) -> str:
     return ordered[0] if ordered else ""
 
 
+def _rank(view: RunView) -> int:
+    name = view.method.lower().replace("_", "-")
+    if name in _METHODS:
+        return _METHODS.index(name)
+    return len(_METHODS) + (not name.startswith("erar"))
+
+
 def _view(run: Run) -> RunView:
     content, notes = run.summary, run.notes
     if content is None and run.examples.rows:
         facts = Facts(dataset=_UNKNOWN, method=run.name, preset=_UNKNOWN, seed=0)
-        content = summarise(run.examples.rows, facts)
+        content = plain(summarise(run.examples.rows, facts))
         notes = (*notes, "there is no summary.json: the evaluation is not finished, the numbers are those so far")
     elif content is None:
         notes = (*notes, "not evaluated yet")

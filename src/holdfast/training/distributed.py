@@ -92,7 +92,7 @@ def current() -> Processes:
 @contextmanager
 def joined(device: torch.device) -> Iterator[Processes]:
     """Join the processes that `torchrun` started, for the length of a block; without it there is only this one."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or dist.is_initialized():
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or current().world_size > 1:
         yield current()
         return
     if device.type == "cuda":

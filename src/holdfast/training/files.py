@@ -4,7 +4,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,54 +15,60 @@ PART = ".part-"
 """Prefix of what is not finished; whoever holds the run directory's lock may delete it."""
 
 
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn what the disk refuses inside the block into an error that names the file."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise DataError(f"could not write {path}: {reason}; what was there before is untouched.") from error
+
+
 def write_file(path: Path, content: bytes) -> None:
     """Temporary file, fsync, rename, fsync of the folder: at any instant `path` is the old file or the new one."""
     part = path.with_name(PART + path.name)
-    try:
-        _write(part, content)
-        os.replace(part, path)
-        sync_folder(path.parent)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise DataError(
-            f"could not write {path}: {error.strerror or error}; the file before it is untouched."
-        ) from error
+    with disk_errors(path):
+        try:
+            _write(part, content)
+            os.replace(part, path)
+            sync_folder(path.parent)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def publish_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write a whole folder beside its place and rename it: `folder` is complete as soon as it exists."""
     part = folder.with_name(PART + folder.name)
-    try:
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        for name, content in files.items():
-            _write(part / name, content)
-        sync_folder(part)
-        discard(folder)
-        os.rename(part, folder)
-        sync_folder(folder.parent)
-    except OSError as error:
-        shutil.rmtree(part, ignore_errors=True)
-        raise DataError(f"could not write {folder}: {error.strerror or error}.") from error
+    with disk_errors(folder):
+        try:
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir(parents=True)
+            for name, content in files.items():
+                _write(part / name, content)
+            sync_folder(part)
+            discard(folder)
+            os.rename(part, folder)
+            sync_folder(folder.parent)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
 
 
 def discard(folder: Path) -> None:
     """Delete a folder so that a crash on the way never leaves half of it under its name."""
-    if not folder.exists():
-        return
     part = folder.with_name(f"{PART}old-{folder.name}")
-    shutil.rmtree(part, ignore_errors=True)
-    os.rename(folder, part)
-    shutil.rmtree(part)
+    with disk_errors(folder):
+        if folder.exists():
+            shutil.rmtree(part, ignore_errors=True)
+            os.rename(folder, part)
+            shutil.rmtree(part)
 
 
 def sweep(folder: Path) -> None:
     """Delete what a killed process left unfinished."""
     for part in folder.glob(PART + "*"):
-        if part.is_dir():
-            shutil.rmtree(part)
-        else:
-            part.unlink()
+        with disk_errors(part):
+            shutil.rmtree(part) if part.is_dir() else part.unlink()
 
 
 def sync_folder(folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Literal
 from torch import Tensor
 
 from holdfast.errors import DataError
-from holdfast.training.checkpoint import WEIGHTS, Snapshot, read_checkpoint, write_checkpoint
+from holdfast.training.checkpoint import WEIGHTS, Snapshot, pack, read_checkpoint, write_checkpoint
 from holdfast.training.files import discard, sweep, write_file
 
 Kind = Literal["step", "best"]
@@ -85,7 +85,7 @@ class Keeper:
     def export(self) -> None:
         """Put the weights to use, the best if any were kept, else the last, into `run_dir/weights.safetensors`."""
         chosen = [*self.found("best"), *self.found("step")][0]
-        write_file(self.run_dir / WEIGHTS, (chosen / WEIGHTS).read_bytes())
+        write_file(self.run_dir / WEIGHTS, pack(read_checkpoint(chosen).weights))
 
 
 def load_weights(run_dir: Path | str, which: Literal["best", "last"] | None = None) -> dict[str, Tensor]:

@@ -28,7 +28,7 @@ def locked(run_dir: Path) -> Iterator[None]:
         run_dir.mkdir(parents=True, exist_ok=True)
         handle = os.open(run_dir / "lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise InputError(f"expected a run directory to write to, got {run_dir}: {error.strerror or error}.") from error
+        raise _unusable(run_dir, error) from error
     try:
         _claim(handle, run_dir)
         yield
@@ -44,5 +44,11 @@ def _claim(handle: int, run_dir: Path) -> None:
         owner = os.read(handle, 200).decode(errors="replace").strip() or "unknown"
         fix = "wait for it to finish, stop it, or use another run directory"
         raise RunDirectoryBusyError(f"{run_dir} is in use by process {owner}; {fix}.") from None
+    except OSError as error:  # a file system without locks
+        raise _unusable(run_dir, error) from error
     os.ftruncate(handle, 0)
     os.pwrite(handle, f"{os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+
+
+def _unusable(run_dir: Path, error: OSError) -> InputError:
+    return InputError(f"expected a run directory to write to and lock, got {run_dir}: {error.strerror or error}.")

@@ -1,5 +1,6 @@
 """`log.jsonl`: one line of JSON for each record of a run, in the order of its steps."""
 
+import errno
 import json
 import math
 import os
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import DataError
-from holdfast.training.files import write_file
+from holdfast.training.files import disk_errors, write_file
 
 Record = dict[str, Any]
 
@@ -38,16 +39,14 @@ class Logbook:
     def write(self, record: Record) -> None:
         """Add one line, in one call of the operating system."""
         line = _line(record)
-        try:
-            written = os.write(self._handle, line)
-        except OSError as error:
-            raise DataError(f"could not write {self._path}: {error.strerror or error}.") from error
-        if written < len(line):
-            raise DataError(f"could not write {self._path}: the disk is full.")
+        with disk_errors(self._path):
+            if os.write(self._handle, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def sync(self) -> None:
         """Force all lines to disk, before the checkpoint that relies on them."""
-        os.fsync(self._handle)
+        with disk_errors(self._path):
+            os.fsync(self._handle)
 
     def close(self) -> None:
         os.close(self._handle)

@@ -50,4 +50,7 @@ def as_module(objective: Objective) -> nn.Module:
     if not isinstance(objective, nn.Module):
         fix = "subclass it and set .model, .budget and .example_passes in __init__"
         raise expected("an objective that is a torch.nn.Module", got=type(objective).__name__, fix=fix)
+    if "model" not in dict(objective.named_children()):
+        got = ", ".join(name for name, _ in objective.named_children()) or "none"
+        raise expected("an objective with a submodule called model", got=got)
     return objective

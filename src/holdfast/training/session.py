@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from holdfast.errors import InputError
+from holdfast.errors import InputError, expected
 from holdfast.models.modes import evaluating
 from holdfast.training import state
 from holdfast.training.checkpoint import Snapshot
@@ -16,7 +16,7 @@ from holdfast.training.engine import Engine
 from holdfast.training.guards import LossGuard, diverged
 from holdfast.training.keeper import Keeper, Kind
 from holdfast.training.lock import locked
-from holdfast.training.logbook import finite
+from holdfast.training.logbook import Record, finite
 from holdfast.training.outputs import Outputs
 from holdfast.training.protocols import Batches, Objective, ObjectiveOutput, as_module
 from holdfast.training.settings import Best, FitResult, Settings, is_better, pick
@@ -67,6 +67,7 @@ class Session:
         stack.enter_context(self.engine.own_randomness())
         stack.enter_context(evaluating(self.module))  # gives every mode back at the end
         self.module.train()
+        stack.callback(setattr, self.objective, "budget", self.objective.budget)
         self.stop = stack.enter_context(StopRequest(say=self.processes.leads))
         if snapshot is None:
             self.save()
@@ -91,12 +92,13 @@ class Session:
         if not (validating or self.settings.due(self.settings.log_every, self.step)):
             return
         parts = self._mean_parts(output, share)
+        self.parts = finite(parts)
         validation = self._validate() if validating else {}
         if validating or self.settings.validate is None:
             self._keep_if_best({**parts, **validation})
-        self.parts, passes = finite(parts), self._example_passes()
+        passes = self._example_passes()
         if self.outputs:
-            line = {"step": self.step, "seconds": round(self.seconds, 3), "lr": lr, "budget": budget}
+            line: Record = {"step": self.step, "seconds": round(self.seconds, 3), "lr": lr, "budget": budget}
             line |= {"parts": self.parts, "example_passes": passes}
             self.outputs.write(line | ({"validation": finite(validation)} if validating else {}))
 
@@ -151,6 +153,9 @@ class Session:
 
     def _restore(self, snapshot: Snapshot) -> None:
         notes = snapshot.notes
+        if snapshot.step > self.settings.steps:
+            fix = "steps counts those of all sittings"
+            raise expected(f"steps >= {snapshot.step}, which are done", got=self.settings.steps, fix=fix)
         state.check_same(notes["same"], self._same())
         state.restore(snapshot, self.module, self.optimizer)
         self.engine.scaler.load_state_dict(notes["scaler"])

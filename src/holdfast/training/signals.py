@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM as a request that the training loop answers between two steps."""
 
+import os
 import signal
-import sys
 import threading
 from types import FrameType, TracebackType
 from typing import Any
@@ -41,5 +41,5 @@ class StopRequest:
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if not self.asked and self._say:
-            print("\nholdfast: finishing this step, then saving", file=sys.stderr, flush=True)
+            os.write(2, b"\nholdfast: finishing this step, then saving\n")  # print is not safe in a handler
         self.asked = self.asked or signal.Signals(number).name

@@ -33,13 +33,9 @@ def restore(snapshot: Snapshot, module: nn.Module, optimizer: torch.optim.Optimi
     except RuntimeError as error:
         raise DataError(f"the checkpoint is of another network or objective: {error}") from None
     values = {**_under(OPTIMIZER, snapshot.training), **snapshot.notes["optimizer_values"]}
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     entries: dict[int, dict[str, Any]] = {}
     for name, value in values.items():
         index, _, key = name.partition(".")
-        if isinstance(value, Tensor) and value.dim() and value.shape != parameters[int(index)].shape:
-            got = f"{list(value.shape)} for a parameter {list(parameters[int(index)].shape)}"
-            raise expected("optimiser state of the shape of its parameter", got=got)
         entries.setdefault(int(index), {})[key] = value
     optimizer.load_state_dict({"state": entries, "param_groups": optimizer.state_dict()["param_groups"]})
 

@@ -1,0 +1,78 @@
+"""Single keys changed from the command line: `--train.steps 500`, `--method.settings.eps 8/255`, `--train.amp`."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args, get_origin
+
+from holdfast.config.merge import merge
+from holdfast.config.problems import choices, keys
+from holdfast.config.schema import RunConfig
+
+Override = tuple[str, str]
+"""Full name of a key and the text of its value."""
+
+
+def split_overrides(words: Sequence[str]) -> tuple[list[str], list[Override]]:
+    """The words of a command line without `--section.key value`, and those overrides; a key without value is true.
+
+    >>> split_overrides(["mnist/erar", "--train.steps", "500", "--train.amp", "--out", "runs/a"])
+    (['mnist/erar', '--out', 'runs/a'], [('train.steps', '500'), ('train.amp', 'true')])
+    """
+    rest: list[str] = []
+    overrides: list[Override] = []
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        name, equals, value = word.partition("=")
+        if not name.startswith("--") or "." not in name:
+            rest.append(word)
+            continue
+        if not equals:
+            value = waiting.pop(0) if waiting and not waiting[0].startswith("--") else "true"
+        overrides.append((name.removeprefix("--").replace("-", "_"), value))
+    return rest, overrides
+
+
+def apply_overrides(values: Mapping[str, Any], overrides: Sequence[Override]) -> dict[str, Any]:
+    """`values` with the overrides in their order; `none` takes a key out. Unknown keys are left for the schema."""
+    changed = dict(values)
+    for key, text in overrides:
+        change: Any = None if text.lower() == "none" else _typed(key, text)
+        for part in reversed(key.split(".")):
+            change = {part: change}
+        changed = merge(changed, change)
+    return changed
+
+
+def _typed(key: str, text: str) -> Any:
+    """The text as the type that the schema has for the key; what does not fit stays text, for the schema to refuse."""
+    kinds = choices(keys(RunConfig).get(key))
+    if str in kinds or any(get_origin(kind) is Literal for kind in kinds):
+        return text
+    entries = next((get_args(kind) for kind in kinds if get_origin(kind) is tuple), None)
+    if entries and not text.startswith("["):
+        return [text] if entries[0] is str else [_literal(part.strip()) for part in text.split(",")]
+    return _literal(text)
+
+
+def _literal(text: str) -> Any:
+    """A truth value, number or TOML list as what it is, anything else as text.
+
+    >>> [_literal(text) for text in ("500", "1e-4", "true", "[1, 2]", "l1", "8/255")]
+    [500, 0.0001, True, [1, 2], 'l1', '8/255']
+    """
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for read in (int, float, _toml):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _toml(text: str) -> Any:
+    """A TOML list; a ValueError for anything else."""
+    if not text.startswith("["):
+        raise ValueError(text)
+    return tomllib.loads(f"value = {text}")["value"]

@@ -1,0 +1,101 @@
+"""Presets by name, `dataset/method[:tier]`: each dataset has a file in `presets/`, in which they build on each other.
+
+A file has tables `[part.NAME]`, which are only there to be built on, and `[preset]`, with a line for each
+`"method:tier"`. Both are partial configs; `base` lists what they build on, from left to right: parts, presets of the
+same file (with a colon in the name), or either of another file (`file/name`).
+"""
+
+from collections.abc import Mapping
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from holdfast.config.merge import merge
+from holdfast.config.problems import nearest, validated
+from holdfast.config.schema import RunConfig
+
+from holdfast.errors import InputError, expected
+
+TIERS = {
+    "paper": "the values of the paper",
+    "released-code": "the choices of the authors' code where they differ",
+    "rar-config": "the settings of the public code of RAR, on which both build",
+    "cpu": "the same code path with fewer steps and points, for two cores",
+}
+"""Tier -> what it is; the first one that a preset has is its default."""
+
+DATASETS = ("digits", "mnist", "fashion-mnist", "gtsrb", "flower17", "gtsrb-wrn", "flower17-wrn")
+
+
+def preset_names() -> tuple[str, ...]:
+    """Every preset with its tier, dataset by dataset.
+
+    >>> "mnist/erar:paper" in preset_names()
+    True
+    """
+    return tuple(f"{dataset}/{name}" for dataset in DATASETS for name in _file(dataset)["preset"])
+
+
+def find_preset(name: str) -> str:
+    """The full name, with the default tier if none is given; the error for an unknown one names the nearest.
+
+    >>> find_preset("mnist/erar")
+    'mnist/erar:paper'
+    """
+    known = {_same(full): full for full in preset_names()}
+    wanted = [name] if ":" in name else [f"{name}:{tier}" for tier in TIERS]
+    found = next((known[_same(full)] for full in wanted if _same(full) in known), None)
+    if found is None:
+        raise _unknown(name)
+    return found
+
+
+def preset_values(name: str) -> dict[str, Any]:
+    """The values of a preset, nothing validated."""
+    full = find_preset(name)
+    dataset, _, entry = full.partition("/")
+    return {"preset": full} | _resolve(dataset, entry)
+
+
+def load_preset(name: str) -> RunConfig:
+    """The config of a preset."""
+    return validated(RunConfig, preset_values(name))
+
+
+def _resolve(file: str, name: str) -> dict[str, Any]:
+    """A part or preset with everything it builds on."""
+    entry = dict(_entry(file, name))
+    bases = entry.pop("base", [])
+    values: dict[str, Any] = {}
+    for base in [bases] if isinstance(bases, str) else bases:
+        other, slash, inner = base.partition("/")
+        values = merge(values, _resolve(other, inner) if slash else _resolve(file, base))
+    return merge(values, entry)
+
+
+def _entry(file: str, name: str) -> Mapping[str, Any]:
+    tables = _file(file).get("preset" if ":" in name else "part", {})
+    if name not in tables:
+        raise expected(f"a base in presets/{file}.toml", got=repr(name), fix=f"the nearest is {nearest(name, tables)}")
+    entry: Mapping[str, Any] = tables[name]
+    return entry
+
+
+@cache
+def _file(name: str) -> dict[str, Any]:
+    return tomllib.loads((files("holdfast") / "presets" / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def _same(name: str) -> str:
+    """Hyphen and underscore are the same in a name: erar-plus is erar_plus."""
+    return name.lower().replace("_", "-")
+
+
+def _unknown(name: str) -> InputError:
+    with_tier = preset_names()
+    without = dict.fromkeys(full.partition(":")[0] for full in with_tier)
+    best = nearest(name, with_tier if ":" in name else without)
+    return expected(
+        "a preset dataset/method[:tier]", got=repr(name), fix=f"the nearest is {best}; `holdfast presets` lists them"
+    )

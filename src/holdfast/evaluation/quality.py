@@ -1,0 +1,110 @@
+"""Is the map any good? A constant map cannot be moved, so robustness alone is not enough.
+
+agreement         Spearman's rho with the maps of a naturally trained network (the paper's quality table)
+insertion         mean probability of y while the top pixels are put back into a black image; high is good
+deletion          mean probability of y while the top pixels are taken away; low is good
+completeness      |sum of the map - (s(x) - s(x0))| relative to |s(x) - s(x0)|
+randomised        Spearman's rho with the map of the same network with its weights shuffled; low is good (pixels
+                  that are black have no integrated gradient under any weights, so digits never come near 0)
+"""
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from holdfast import metrics, rng
+from holdfast.attribution.engine import check_logits, images_per_pass, slices
+from holdfast.attribution.integrated import IntegratedGradients
+from holdfast.attribution.scores import true_probability
+from holdfast.errors import expected
+from holdfast.losses.maps import map_of
+from holdfast.models.modes import evaluating
+from holdfast.ops import flatten
+from holdfast.types import Attribution, Model
+
+
+@dataclass(frozen=True)
+class Quality:
+    """One number an example, [B]; `agreement` is None without a natural network, `completeness` without IG."""
+
+    insertion: Tensor
+    deletion: Tensor
+    randomised: Tensor
+    agreement: Tensor | None = None
+    completeness: Tensor | None = None
+
+
+@torch.no_grad()
+def map_quality(
+    model: nn.Module, x: Tensor, y: Tensor, attribution: Attribution, *, natural: Model | None = None, seed: int = 0
+) -> Quality:
+    """All measures of the quality of the maps of `model` for a batch."""
+    with evaluating(model):
+        maps = map_of(model, x, y, attribution)
+        insertion, deletion = (probability_curve(model, x, y, maps, insert=way) for way in (True, False))
+        shuffled = shuffled_weights(model, seed)
+        with evaluating(shuffled):
+            randomised = metrics.spearman_rho(maps, map_of(shuffled, x, y, attribution))
+        return Quality(
+            insertion=insertion,
+            deletion=deletion,
+            randomised=randomised,
+            agreement=None if natural is None else agreement(maps, natural, x, y, attribution),
+            completeness=relative_gap(model, x, y, attribution),
+        )
+
+
+def agreement(maps: Tensor, natural: Model, x: Tensor, y: Tensor, attribution: Attribution) -> Tensor:
+    """Spearman's rho [B] of maps with those of a naturally trained network for the same images."""
+    with evaluating(natural):
+        return metrics.spearman_rho(maps, map_of(natural, x, y, attribution))
+
+
+@torch.no_grad()
+def probability_curve(
+    model: Model, x: Tensor, y: Tensor, maps: Tensor, *, insert: bool, points: int = 21, baseline: float = 0.0
+) -> Tensor:
+    """Mean probability of y [B] along a curve on which the top pixels are inserted, or deleted, share by share.
+
+    The area under the curve by the trapezoid rule over `points` equally spaced shares from 0 to 1 (Petsiuk et al.
+    2018); all pixels of one share change at once, and equal pixels in their order.
+    """
+    if points < 2:
+        raise expected("points >= 2", got=points)
+    place = flatten(maps).argsort(dim=1, descending=True, stable=True).argsort(dim=1)  # 0 is the top pixel
+    place = place.reshape(x.shape[0], 1, *x.shape[2:]) / place.shape[1]
+    heights = []
+    for share in torch.linspace(0, 1, points).tolist():
+        top = place < share
+        heights.append(_probability(model, torch.where(top == insert, x, baseline), y))
+    curve = torch.stack(heights)
+    return ((curve[1:] + curve[:-1]) / 2).mean(0).double()
+
+
+def _probability(model: Model, x: Tensor, y: Tensor) -> Tensor:
+    parts = slices(x.shape[0], images_per_pass(x))
+    return torch.cat([true_probability(check_logits(model(x[p]), x[p]), y[p]) for p in parts])
+
+
+def relative_gap(model: Model, x: Tensor, y: Tensor, attribution: Attribution) -> Tensor | None:
+    """|completeness gap| / |s(x) - s(x0)|, [B]; None for maps without that axiom."""
+    if not isinstance(attribution, IntegratedGradients):
+        return None
+    with torch.no_grad():
+        ends = [attribution.score(check_logits(model(end), x), y) for end in (x, attribution.start(x))]
+    gap = attribution.completeness_gap(model, x, y)
+    return (gap.abs() / (ends[0] - ends[1]).abs().clamp_min(1e-12)).double()
+
+
+def shuffled_weights(model: nn.Module, seed: int) -> nn.Module:
+    """A copy of the network with the entries of every parameter in keyed random order: same sizes, nothing learnt."""
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        for number, parameter in enumerate(other.parameters()):
+            flat = parameter.reshape(1, -1)
+            key = rng.make_keys(seed, torch.tensor([number], device=parameter.device))
+            order = rng.uniform(key, flat.double()).argsort(dim=1)
+            parameter.copy_(flat.gather(1, order).reshape(parameter.shape))
+    return other

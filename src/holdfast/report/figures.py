@@ -1,0 +1,150 @@
+"""Figures for a paper: box plots, panels and loss parts with matplotlib, as PNG and PDF."""
+
+import io
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.report.charts import Box, BoxPlot, Curves, box_plots, training_curves
+from holdfast.report.html import method_colors
+from holdfast.report.pictures import Picture, pictures
+from holdfast.report.view import RunView, datasets
+from holdfast.results.files import write_bytes_atomic
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#b0568a", "#c98a00", "#3a9ad9", "#6b4fa0", "#6b7280")
+"""The page's colours for light paper, told apart also without red or green vision."""
+
+MAX_PANELS = 6
+_STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.parse_math": False,
+}
+_BOX_STYLE: dict[str, Any] = {
+    "orientation": "horizontal",
+    "patch_artist": True,
+    "widths": 0.55,
+    "flierprops": {"ms": 2.5},
+    "medianprops": {"color": "black", "lw": 1.6},
+}
+
+
+def draw_figures(views: Sequence[RunView]) -> Iterator[tuple[str, "Figure"]]:
+    """Name and figure, one after the other: box plots and losses of each dataset, panels of the first examples."""
+    colors = method_colors(views)
+    for dataset, group in datasets(views).items():
+        if plots := box_plots(group, colors):
+            yield f"boxes-{dataset}", box_figure(plots)
+        if charts := training_curves(group, colors):
+            yield f"losses-{dataset}", loss_figure(charts)
+    for picture in pictures(views)[:MAX_PANELS]:
+        yield f"panels-{picture.dataset}-{picture.id}", panel_figure(picture, views)
+
+
+def save_figure(figure: "Figure", folder: Path, name: str) -> list[Path]:
+    """Write PNG and PDF without a date inside, so that the same data gives the same file."""
+    options: dict[str, dict[str, Any]] = {"png": {"dpi": 200}, "pdf": {"metadata": {"CreationDate": None}}}
+    paths = []
+    for kind, extra in options.items():
+        buffer = io.BytesIO()
+        with _quiet():
+            figure.savefig(buffer, format=kind, bbox_inches="tight", **extra)
+        paths.append(folder / f"{safe_name(name)}.{kind}")
+        write_bytes_atomic(paths[-1], buffer.getvalue())
+    return paths
+
+
+def box_figure(plots: Sequence[BoxPlot]) -> "Figure":
+    """The paper's variance figure: a box for each method, top-k and Kendall side by side."""
+    boxes = [[box for box in plot.boxes if not box.control] for plot in plots]
+    with _quiet():
+        figure = _figure(width=3.4 * len(plots), height=0.8 + 0.42 * max(len(row) for row in boxes))
+        axes = figure.subplots(1, len(plots), squeeze=False)[0]
+        for axis, plot, row in zip(axes, plots, boxes, strict=True):
+            stats = [_bxp(box) for box in reversed(row)]
+            drawn = axis.bxp(stats, **_BOX_STYLE)
+            for patch, box in zip(drawn["boxes"], reversed(row), strict=True):
+                patch.set(facecolor=PALETTE[box.color], alpha=0.55)
+            axis.set(xlabel=plot.title, xlim=(plot.domain[0] - 0.02, plot.domain[1] + 0.02))
+    return figure
+
+
+def loss_figure(charts: Sequence[Curves]) -> "Figure":
+    """Each part of the loss over training, one line for each method."""
+    columns = min(3, len(charts))
+    rows = -(-len(charts) // columns)
+    with _quiet():
+        figure = _figure(width=2.6 * columns, height=2.0 * rows)
+        axes = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axis, chart in zip(axes, charts, strict=False):
+            for curve in chart.curves:
+                axis.plot(curve.steps, curve.values, color=PALETTE[curve.color], label=curve.label, lw=1.2)
+            axis.set(title=chart.part, xlabel="step", yscale="log" if chart.log else "linear")
+            if chart.log:  # matplotlib's own labels need the mathtext that user text must not have
+                axis.yaxis.set_major_formatter("{x:.0e}")
+                axis.yaxis.set_minor_formatter("")
+        for axis in axes[len(charts) :]:
+            axis.remove()
+        handles = {str(line.get_label()): line for axis in figure.axes for line in axis.get_lines()}
+        figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=5, frameon=False)
+    return figure
+
+
+def panel_figure(picture: Picture, views: Sequence[RunView]) -> "Figure":
+    """The paper's first figure: a row for each method, maps of all methods on one colour scale."""
+    titles = ("Image", "Perturbed", "Map", "Map, perturbed")
+    with _quiet():
+        figure = _figure(width=6.0, height=1.55 * len(picture.shots) + 0.3)
+        grid = figure.subplots(len(picture.shots), 4, squeeze=False)
+        for row, shot in zip(grid, picture.shots, strict=True):
+            for axis, pixels in zip(row[:2], (picture.clean, shot.perturbed), strict=True):
+                axis.imshow(pixels, cmap="gray", vmin=0, vmax=255)
+            for axis, pixels in zip(row[2:], (shot.clean_map, shot.perturbed_map), strict=True):
+                axis.imshow(pixels, cmap="inferno", vmin=0, vmax=255)
+            row[0].set_ylabel(views[shot.view].label)
+        for axis, title in zip(grid[0], titles, strict=True):
+            axis.set_title(title)
+        for axis in figure.axes:
+            axis.set(xticks=[], yticks=[])
+    return figure
+
+
+def safe_name(text: str) -> str:
+    """A file name that stays in its folder.
+
+    >>> safe_name("boxes-../../etc")
+    'boxes-..-..-etc'
+    """
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".")[:120] or "unnamed"
+
+
+def _bxp(box: Box) -> dict[str, Any]:
+    low, high = box.stat.quartiles or box.whiskers
+    ends = {"whislo": box.whiskers[0], "whishi": box.whiskers[1], "fliers": list(box.outliers)}
+    return {"label": box.label, "med": box.stat.median, "q1": low, "q3": high, **ends}
+
+
+def _figure(*, width: float, height: float) -> "Figure":
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Our style, and no word about glyphs that the font lacks: names come from users in any script."""
+    import matplotlib as mpl
+
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*[Gg]lyph")
+        yield

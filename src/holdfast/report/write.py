@@ -1,0 +1,52 @@
+"""Files out: the page, the vote, the tables, the figures; each written whole or not at all."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.report.compare import compare
+from holdfast.report.figures import draw_figures, safe_name, save_figure
+from holdfast.report.html import report_html
+from holdfast.report.render import to_csv, to_latex, to_markdown
+from holdfast.report.tables import Table, conventions_table, exclusions_table, quality_table, results_table
+from holdfast.report.view import RunView, datasets
+from holdfast.report.vote import vote_pages
+from holdfast.results.files import write_text_atomic
+
+_FORMATS = {"md": to_markdown, "tex": to_latex, "csv": to_csv}
+
+
+def write_report(views: Sequence[RunView], path: Path, *, title: str = "") -> list[Path]:
+    """Write the report page; the path in a list."""
+    write_text_atomic(path, report_html(views, title=title))
+    return [path]
+
+
+def write_vote(views: Sequence[RunView], path: Path, *, title: str = "", seed: int = 0) -> list[Path]:
+    """Write the vote page and, beside it, the key that must not reach the voters."""
+    page, key = vote_pages(views, title=title, seed=seed)
+    beside = path.with_name(f"{path.stem}-key.csv")
+    write_text_atomic(path, page)
+    write_text_atomic(beside, key)
+    return [path, beside]
+
+
+def write_tables(views: Sequence[RunView], folder: Path) -> list[Path]:
+    """Write every table as Markdown, LaTeX and CSV."""
+    paths = []
+    for table in all_tables(views):
+        for ending, render in _FORMATS.items():
+            paths.append(folder / f"{safe_name(table.name)}.{ending}")
+            write_text_atomic(paths[-1], render(table))
+    return paths
+
+
+def write_figures(views: Sequence[RunView], folder: Path) -> list[Path]:
+    """Write every figure as PNG and PDF."""
+    return [path for name, figure in draw_figures(views) for path in save_figure(figure, folder, name)]
+
+
+def all_tables(views: Sequence[RunView]) -> list[Table]:
+    """Results of each dataset, then conventions, exclusions and quality of all; without the empty ones."""
+    results = [results_table(group, compare(group)) for group in datasets(views).values()]
+    tables = [*results, conventions_table(views), exclusions_table(views), quality_table(views)]
+    return [table for table in tables if table.rows]

@@ -1,0 +1,130 @@
+"""Evaluation: rows, resume, independence of batch size, subsets, pictures, files."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tests.trained import trained
+
+import holdfast as hf
+from holdfast.attacks import random_control
+from holdfast.evaluation import Plan, evaluate
+from holdfast.results import read_run
+
+
+@pytest.fixture(scope="module")
+def model() -> torch.nn.Module:
+    return trained("digits-cnn", 8)
+
+
+@pytest.fixture(scope="module")
+def data() -> hf.data.Dataset:
+    return hf.data.load("digits", split="test")
+
+
+def plan(**changes) -> Plan:
+    ifia = hf.recipes.ifia(eps=0.1, step_size=0.03, steps=4, k=12, ig_steps=5)
+    ensemble = hf.recipes.ifia_ensemble(eps=0.1, k=12, steps=2, ig_steps=3, kinds=("topk", "cosine"))
+    attacks = {"ifia-topk": ifia, "ifia-ensemble": ensemble, "random": random_control(ifia)}
+    settings = {"attacks": attacks, "pgd": hf.recipes.pgd(eps=0.1, steps=5), "limit": 20, "pgd_limit": 40, "panels": 4}
+    return Plan(**(settings | {"batch_size": 8} | changes))
+
+
+def test_rows_and_summary(model, data, tmp_path: Path) -> None:
+    result = evaluate(model, data, plan(), out=tmp_path)
+    assert len(result.rows) == 3 * 20
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    for name in (
+        "dataset",
+        "method",
+        "preset",
+        "seed",
+        "n",
+        "natural_accuracy",
+        "pgd_accuracy",
+        "example_passes",
+        "provenance",
+    ):
+        assert name in summary
+    assert summary["natural_accuracy_n"] == 360
+    assert summary["pgd_accuracy_n"] == 40
+    assert summary["natural_accuracy"] > 0.9 > summary["pgd_accuracy"]
+    for attack in ("ifia-topk", "ifia-ensemble", "random"):
+        for metric in ("top_k", "kendall", "spearman"):
+            found = summary["attacks"][attack][metric]
+            assert -1 <= found["ci95"][0] <= found["median"] <= found["ci95"][1] <= 1
+        assert 0 <= summary["attacks"][attack]["failed_share"] <= 1
+    assert summary["attacks"]["ifia-ensemble"]["wins"]
+    assert "20 of 360" in summary["limit"]
+    run = read_run(tmp_path)
+    assert run.panels is not None
+    assert 4 <= len(run.panels.ids) <= 7
+
+
+def test_natural_accuracy_is_that_of_the_network(model, data) -> None:
+    result = evaluate(model, data, plan(pgd=None, panels=0))
+    right = (model(hf.data.to_float(data.x)).argmax(1) == data.y).double().mean()
+    assert result.summary["natural_accuracy"] == pytest.approx(float(right))
+    assert result.summary["pgd_accuracy"] is None
+
+
+def table(folder: Path) -> list[list[str]]:
+    with (folder / "examples.csv").open() as file:
+        return sorted(list(csv.reader(file))[1:])
+
+
+def test_batch_size_changes_no_row(model, data, tmp_path: Path) -> None:
+    for size in (3, 20):
+        evaluate(model, data, plan(batch_size=size, panels=0), out=tmp_path / str(size))
+    small, large = (table(tmp_path / str(size)) for size in (3, 20))
+    assert [row[:6] for row in small] == [row[:6] for row in large]
+    close = [abs(float(a[7]) - float(b[7])) < 0.02 for a, b in zip(small, large, strict=True) if a[7]]
+    assert sum(close) >= 0.95 * len(close)  # single precision: the sign of a tiny gradient may differ
+
+
+def test_interrupted_evaluation_goes_on(model, data, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    evaluate(model, data, plan(), out=whole)
+    calls = 0
+
+    def interrupt(what: str, done: int, total: int) -> None:
+        nonlocal calls
+        calls += what == "ifia-topk"
+        if calls == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(model, data, plan(), out=broken, report=interrupt)
+    assert len(table(broken)) == 16
+    evaluate(model, data, plan(), out=broken)
+    assert (broken / "examples.csv").read_text() == (whole / "examples.csv").read_text()
+    assert json.loads((broken / "summary.json").read_text()) == json.loads((whole / "summary.json").read_text())
+
+
+def test_finished_evaluation_is_not_repeated(model, data, tmp_path: Path) -> None:
+    first = evaluate(model, data, plan(panels=0), out=tmp_path)
+    seen = []
+    again = evaluate(model, data, plan(panels=0), out=tmp_path, report=lambda what, done, total: seen.append(what))
+    assert set(seen) == {"accuracy"}
+    assert again.rows == first.rows
+
+
+def test_subset_is_stratified_and_seeded(model, data) -> None:
+    rows = evaluate(model, data, plan(panels=0, limit=20)).rows
+    labels = sorted(row.label for row in rows if row.attack == "random")
+    assert labels == sorted(list(range(10)) * 2)
+    other = evaluate(model, data, plan(panels=0, limit=20, seed=1)).rows
+    assert {row.id for row in rows} != {row.id for row in other}
+
+
+def test_accepts_a_loader(model, data) -> None:
+    rows = evaluate(model, hf.data.Loader(data, 16), plan(panels=0)).rows
+    assert len(rows) == 60
+
+
+def test_diagnosis_warnings_reach_the_summary(model, data) -> None:
+    blind = hf.recipes.ifia(eps=0.1, step_size=0.03, steps=3, k=12, ig_steps=5, kind="random")
+    summary = evaluate(model, data, plan(attacks={"ifia-topk": blind}, panels=0, diagnose=8)).summary
+    assert any("random signs" in warning for warning in summary["attacks"]["ifia-topk"]["warnings"])
