@@ -49,7 +49,7 @@ def draw(x: torch.Tensor, x_adv: torch.Tensor, maps: list[torch.Tensor], titles:
         (maps[1][0], {"cmap": "viridis", "vmin": 0, "vmax": brightest}),
     ]
     for axis, (picture, style), title in zip(axes, panels, titles, strict=True):
-        axis.imshow(picture, **style)
+        axis.imshow(picture.numpy(), **style)
         axis.set_title(title, fontsize=10)
         axis.set_axis_off()
     figure.savefig(path, dpi=150)

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
         true_loss,
         true_probability,
     )
+    from holdfast.auditing import audit
     from holdfast.balls import L2, Linf
     from holdfast.errors import DataError, HoldfastError, InputError
     from holdfast.evaluation import Plan, evaluate
+    from holdfast.experiment import load
     from holdfast.models import Classifier, double_backward_audit, is_scale_invariant, smooth
     from holdfast.objective import Objective, Term
     from holdfast.rng import make_keys
@@ -50,6 +52,8 @@ _HOMES = {
         "true_loss",
         "true_probability",
     ),
+    "holdfast.auditing": ("audit",),
+    "holdfast.experiment": ("load",),
     "holdfast.balls": ("L2", "Linf"),
     "holdfast.evaluation": ("Plan", "evaluate"),
     "holdfast.training": ("fit",),
@@ -82,11 +86,13 @@ __all__ = [
     "Term",
     "attacks",
     "attribution",
+    "audit",
     "data",
     "double_backward_audit",
     "evaluate",
     "fit",
     "is_scale_invariant",
+    "load",
     "losses",
     "make_keys",
     "margin",

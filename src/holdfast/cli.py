@@ -4,14 +4,30 @@ No logic lives here. A command is one function in `holdfast.commands`, loaded on
 """
 
 import difflib
+import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 import holdfast
 from holdfast.errors import HoldfastError, InputError
 
 COMMANDS = {
+    "demo": ("holdfast.commands.demo:demo", "train, attack and compare five networks on embedded data, in minutes"),
+    "audit": (
+        "holdfast.commands.audit:audit",
+        "can I trust its maps? audit any torch classifier on a folder of images",
+    ),
+    "train": ("holdfast.commands.train:train", "train a network whose explanations hold"),
+    "evaluate": (
+        "holdfast.commands.evaluate:evaluate",
+        "measure a trained run: accuracy, and how far its maps can be moved",
+    ),
+    "reproduce": ("holdfast.commands.reproduce:reproduce", "make a table of the paper, its value beside ours"),
+    "report": ("holdfast.commands.report:report", "turn run directories into one page, tables and figures"),
+    "presets": ("holdfast.commands.presets:list_presets", "list the presets: dataset/method:tier"),
+    "presets show": ("holdfast.commands.presets:show_preset", "every setting of one preset"),
+    "presets diff": ("holdfast.commands.presets:diff_presets", "what separates two presets"),
     "data list": (
         "holdfast.commands.data:list_datasets",
         "show each dataset, whether it is here and where it comes from",
@@ -51,10 +67,16 @@ def _run(words: list[str]) -> int:
     if not name:
         print(_help({n: c for n, c in COMMANDS.items() if n.split()[0] == words[0]}))
         return 0
-    module, function = COMMANDS[name][0].split(":")
+    module, _, function = COMMANDS[name][0].partition(":")
+    command: Callable[..., None] = getattr(import_module(module), function)
     import tyro  # here, because the plain help needs no parser
 
-    tyro.cli(getattr(import_module(module), function), prog=f"holdfast {name}", args=rest)
+    if getattr(command, "takes_overrides", False):
+        from holdfast.config import split_overrides  # only this command reads a config
+
+        rest, overrides = split_overrides(rest)
+        command = functools.partial(command, overrides=tuple(overrides))
+    tyro.cli(command, prog=f"holdfast {name}", args=rest)
     return 0
 
 

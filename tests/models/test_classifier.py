@@ -120,8 +120,9 @@ def test_scale_invariance_is_declared_only_where_it_holds():
     assert Classifier(net).scale_invariant
     assert Classifier(net, std=[0.2, 0.3, 0.4]).scale_invariant
     assert Classifier(Classifier(net)).scale_invariant
-    assert not Classifier(net, mean=0.5).scale_invariant
-    assert not Classifier(FLATTEN).scale_invariant
+    assert Classifier(net, mean=0.5).scale_invariant is None
+    assert Classifier(FLATTEN).scale_invariant is None
+    assert Classifier(build("digits-cnn")).scale_invariant is False
 
 
 def test_std_keeps_the_scale_invariance():

@@ -133,6 +133,7 @@ def test_fits_every_screen_and_theme(
 ) -> None:
     page = show(report_file, size, dark=dark)
     assert page.execute_script("return document.documentElement.scrollWidth") <= size[0]
+    assert page.execute_script("return window.scrollY") == 0
     background = page.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert background == ("rgb(20, 21, 23)" if dark else "rgb(251, 250, 248)")
     assert page.save_screenshot(str(tmp_path / "shot.png"))
@@ -157,7 +158,7 @@ def test_slider_moves_the_edge_of_every_picture(show: Open, report_file: Path) -
     page.execute_script("document.getElementById('mix').focus()")
     press(page, keys().END)
     clips = "return [...document.querySelectorAll('.stack canvas + canvas')].map(c => c.style.clipPath)"
-    assert set(page.execute_script(clips)) == {"inset(0px)"}
+    assert set(page.execute_script(clips)) == {"inset(0px 0px 0px 0%)"}
     press(page, keys().HOME)
     assert set(page.execute_script(clips)) == {"inset(0px 0px 0px 100%)"}
     find(page, "[data-mode=fade]").click()

@@ -80,7 +80,7 @@ def test_sections_are_there(page: str) -> None:
         assert f'<section id="{part}"' in page
     assert "paper 81.00 %" in page
     assert "natural keeps" in page
-    assert "erar against natural: top-k +" in page
+    assert "erar against natural under ifia-topk: top-k +" in page
     assert "holdfast train mnist/erar" in page
     assert "prefers-color-scheme: dark" in page
 

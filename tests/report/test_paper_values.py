@@ -28,7 +28,7 @@ def test_all_values_are_fractions_and_none_stands_twice() -> None:
         ("flower17", "ART", "top_k", "wrn-28-10", 0.7984),
         ("gtsrb", "natural", "pgd_accuracy", "wrn-28-10", 0.199),
         ("gtsrb", "erar", "spearman", "WRN-28-10", 0.9938),
-        ("flower", "erar_no_base", "kendall", "paper-resnet", 0.8089),
+        ("flower", "erar-no-base", "kendall", "paper-resnet", 0.8089),
         ("gtsrb", "rar", "natural_spearman", "", 0.8714),
     ],
 )

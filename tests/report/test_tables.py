@@ -125,7 +125,7 @@ def test_labels_differ_within_a_dataset(tmp_path: Path) -> None:
         write_run(tmp_path / "d", n=20, dataset="gtsrb", log=False),
     ]
     labels = [view.label for view in view_runs([read_run(run) for run in runs])]
-    assert labels == ["erar · cpu · seed 1", "erar · cpu · seed 2 · b", "erar · cpu · seed 2 · c", "erar"]
+    assert labels == ["erar · seed 1", "erar · seed 2 · b", "erar · seed 2 · c", "erar"]
 
 
 def test_exclusions_count_every_example(views: tuple[RunView, ...]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 Values = Mapping[str, Any]
-_CHOOSERS = ("name", "kind")
+CHOOSERS = ("name", "kind")
 """Keys that decide what the other keys of their table mean."""
 
 
@@ -19,7 +19,7 @@ def merge(base: Values, change: Values) -> dict[str, Any]:
     >>> merge({"model": {"name": "a", "options": {"depth": 2}}}, {"model": {"name": "b"}})
     {'model': {'name': 'b'}}
     """
-    swapped = any(key in base and key in change and base[key] != change[key] for key in _CHOOSERS)
+    swapped = any(key in base and key in change and base[key] != change[key] for key in CHOOSERS)
     merged = {} if swapped else dict(base)
     for key, value in change.items():
         if isinstance(value, Mapping):

@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
-from holdfast.config.merge import merge
+from holdfast.config.merge import CHOOSERS, merge
 from holdfast.config.problems import choices, keys
 from holdfast.config.schema import RunConfig
 
@@ -29,14 +29,19 @@ def split_overrides(words: Sequence[str]) -> tuple[list[str], list[Override]]:
             continue
         if not equals:
             value = waiting.pop(0) if waiting and not waiting[0].startswith("--") else "true"
-        overrides.append((name.removeprefix("--").replace("-", "_"), value))
+        overrides.append((name.removeprefix("--"), value))
     return rest, overrides
 
 
 def apply_overrides(values: Mapping[str, Any], overrides: Sequence[Override]) -> dict[str, Any]:
-    """`values` with the overrides in their order; `none` takes a key out. Unknown keys are left for the schema."""
+    """`values` with the overrides on top; `none` takes a key out, and `batch-size` is `batch_size`.
+
+    Unknown keys are left for the schema.
+    What names a dataset, network, method or kind comes first, since it clears the settings of the one before.
+    """
     changed = dict(values)
-    for key, text in overrides:
+    overrides = [(key.replace("-", "_"), text) for key, text in overrides]
+    for key, text in sorted(overrides, key=lambda override: override[0].split(".")[-1] not in CHOOSERS):
         change: Any = None if text.lower() == "none" else _typed(key, text)
         for part in reversed(key.split(".")):
             change = {part: change}
@@ -50,9 +55,9 @@ def _typed(key: str, text: str) -> Any:
     if str in kinds or any(get_origin(kind) is Literal for kind in kinds):
         return text
     entries = next((get_args(kind) for kind in kinds if get_origin(kind) is tuple), None)
-    if entries and not text.startswith("["):
-        return [text] if entries[0] is str else [_literal(part.strip()) for part in text.split(",")]
-    return _literal(text)
+    if entries and str not in entries:
+        return [_literal(part.strip()) for part in text.strip("[] ").split(",")]
+    return [text] if entries and not text.startswith("[") else _literal(text)
 
 
 def _literal(text: str) -> Any:

@@ -2,11 +2,12 @@
 
 A file has tables `[part.NAME]`, which are only there to be built on, and `[preset]`, with a line for each
 `"method:tier"`. Both are partial configs; `base` lists what they build on, from left to right: parts, presets of the
-same file (with a colon in the name), or either of another file (`file/name`).
+same file (with a colon in the name), or either of another file (`file/name`). A file that `extends` another has all
+its parts and presets too, and replaces those that it names itself.
 """
 
-from collections.abc import Mapping
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -14,7 +15,6 @@ from typing import Any
 from holdfast.config.merge import merge
 from holdfast.config.problems import nearest, validated
 from holdfast.config.schema import RunConfig
-
 from holdfast.errors import InputError, expected
 
 TIERS = {
@@ -75,7 +75,7 @@ def _resolve(file: str, name: str) -> dict[str, Any]:
 
 
 def _entry(file: str, name: str) -> Mapping[str, Any]:
-    tables = _file(file).get("preset" if ":" in name else "part", {})
+    tables = _file(file)["preset" if ":" in name else "part"]
     if name not in tables:
         raise expected(f"a base in presets/{file}.toml", got=repr(name), fix=f"the nearest is {nearest(name, tables)}")
     entry: Mapping[str, Any] = tables[name]
@@ -84,7 +84,9 @@ def _entry(file: str, name: str) -> Mapping[str, Any]:
 
 @cache
 def _file(name: str) -> dict[str, Any]:
-    return tomllib.loads((files("holdfast") / "presets" / f"{name}.toml").read_text(encoding="utf-8"))
+    own = tomllib.loads((files("holdfast") / "presets" / f"{name}.toml").read_text(encoding="utf-8"))
+    other = _file(own["extends"]) if "extends" in own else {}
+    return {kind: {**other.get(kind, {}), **own.get(kind, {})} for kind in ("part", "preset")}
 
 
 def _same(name: str) -> str:
@@ -93,9 +95,10 @@ def _same(name: str) -> str:
 
 
 def _unknown(name: str) -> InputError:
-    with_tier = preset_names()
-    without = dict.fromkeys(full.partition(":")[0] for full in with_tier)
-    best = nearest(name, with_tier if ":" in name else without)
+    known, (plain, colon, _) = preset_names(), name.partition(":")
+    best = nearest(plain, dict.fromkeys(full.partition(":")[0] for full in known))
+    if colon:
+        best = nearest(name, [full for full in known if full.startswith(f"{best}:")])
     return expected(
         "a preset dataset/method[:tier]", got=repr(name), fix=f"the nearest is {best}; `holdfast presets` lists them"
     )

@@ -76,7 +76,9 @@ def _sentence(schema: type[BaseModel], problem: ErrorDetails, section: str) -> s
     if problem["type"] == "extra_forbidden":
         return str(_unknown(schema, place, section))
     if problem["type"] == "missing":
-        return str(expected(f"a value for {key}", got="none", fix=f"add it to [{_join(section, *place[:-1]) or 'top'}]"))
+        return str(
+            expected(f"a value for {key}", got="none", fix=f"add it to [{_join(section, *place[:-1]) or 'top'}]")
+        )
     if problem["type"] == "value_error":
         reason = problem["ctx"]["error"]
         if isinstance(reason, InputError):  # from a check of whole tables: a sentence already
@@ -91,14 +93,21 @@ def _unknown(schema: type[BaseModel], place: list[str], section: str) -> InputEr
     inside: type[BaseModel] = schema
     for part in place[:-1]:
         inside = table(inside.model_fields[part].annotation) or inside
-    here, name = _join(section, *place[:-1]), place[-1]
-    siblings = list(inside.model_fields)
-    elsewhere = [key for key in keys(schema, section) if key.split(".")[-1] == name]
-    close = difflib.get_close_matches(name, siblings, n=1, cutoff=0.6)
-    best = _join(here, close[0]) if close else next(iter(elsewhere), _join(here, nearest(name, siblings)))
+    here, name, siblings = _join(section, *place[:-1]), place[-1], list(inside.model_fields)
     where = f"a key of [{here}]" if here else "a top-level key"
-    fix = f"the nearest is {best}" if siblings else "leave it out"
+    fix = f"the nearest is {_nearest_key(schema, inside, here, name, section)}" if siblings else "leave it out"
     return expected(f"{where} ({', '.join(siblings) or 'it has none'})", got=repr(name), fix=fix)
+
+
+def _nearest_key(schema: type[BaseModel], inside: type[BaseModel], here: str, name: str, section: str) -> str:
+    """A neighbour with nearly that name, else the same name in an open table or another section, else a neighbour."""
+    siblings = list(inside.model_fields)
+    close = difflib.get_close_matches(name, siblings, n=1, cutoff=0.6)
+    open_tables = [key for key, field in inside.model_fields.items() if get_origin(field.annotation) is dict]
+    elsewhere = [key for key in keys(schema, section) if key.split(".")[-1] == name]
+    if close or not (open_tables or elsewhere):
+        return _join(here, close[0] if close else nearest(name, siblings))
+    return _join(here, open_tables[0], name) if open_tables else elsewhere[0]
 
 
 def _shown(value: Any) -> str:

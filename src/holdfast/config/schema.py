@@ -201,7 +201,7 @@ class RunConfig(Section):
     def label(self) -> str:
         """The method's name for tables: that of the preset while it is one of this method, as `erar-cacr-only`."""
         named = self.preset.partition("/")[2].partition(":")[0]
-        return named if named.startswith(self.method.name) else self.method.name
+        return named if f"{named}-".startswith(f"{self.method.name}-") else self.method.name
 
 
 def _plain(value: Any) -> Any:

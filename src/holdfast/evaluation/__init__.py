@@ -1,5 +1,5 @@
 """Measure a trained network: accuracy, accuracy under attack, and how far its maps can be moved."""
 
-from holdfast.evaluation.evaluate import Evaluation, Plan, evaluate
+from holdfast.evaluation.plan import Evaluation, Plan, evaluate
 
 __all__ = ["Evaluation", "Plan", "evaluate"]

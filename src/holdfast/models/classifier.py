@@ -37,9 +37,13 @@ class Classifier(nn.Module):
             raise expected("std > 0 in every channel", got=self.std.tolist())
 
     @property
-    def scale_invariant(self) -> bool:
-        """Whether f(a x) = f(x) for every a > 0: the network declares it and no mean is subtracted before it."""
-        return getattr(self.net, "scale_invariant", False) is True and self.mean is None
+    def scale_invariant(self) -> bool | None:
+        """Whether f(a x) = f(x) for every a > 0 as the network declares it; None where it says nothing about that.
+
+        Dividing by `std` keeps the property. Subtracting a mean may break it, so then nothing is declared.
+        """
+        declared: bool | None = getattr(self.net, "scale_invariant", None)
+        return declared if self.mean is None else None
 
     def forward(self, x: Tensor) -> Tensor:
         if not x.is_floating_point() or x.dim() < 2:

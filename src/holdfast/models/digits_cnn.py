@@ -9,6 +9,8 @@ class DigitsCNN(nn.Module):
     Image sides must be even. Initialisation is PyTorch's default.
     """
 
+    scale_invariant = False
+
     def __init__(self, *, num_classes: int, in_channels: int, image_size: tuple[int, int]) -> None:
         super().__init__()
         height, width = image_size

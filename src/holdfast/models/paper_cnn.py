@@ -15,6 +15,8 @@ class PaperCNN(nn.Module):
     Reference: Chen et al. 2019, Robust Attribution Regularization (arXiv:1905.09957), released code.
     """
 
+    scale_invariant = False
+
     def __init__(self, *, num_classes: int, in_channels: int, image_size: tuple[int, int], init: str = "paper") -> None:
         super().__init__()
         if init not in _INITIALISERS:

@@ -16,6 +16,8 @@ class WideResNet(nn.Module):
     Reference: Zagoruyko and Komodakis 2016 (arXiv:1605.07146); in ART: Singh et al. 2020 (arXiv:1911.13073).
     """
 
+    scale_invariant = False
+
     def __init__(self, *, num_classes: int, in_channels: int, depth: int, width: int, dropout: float = 0.1) -> None:
         super().__init__()
         _check(depth, width, dropout)

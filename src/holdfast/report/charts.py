@@ -13,6 +13,7 @@ from holdfast.results import metric_values
 from holdfast.results.bootstrap import Interval, Values
 
 BOX_METRICS = {"top_k": "Top-k intersection", "kendall": "Kendall's rank correlation"}
+COLORS = 8
 _MAX_OUTLIERS, _MAX_POINTS = 120, 160
 _LOG_FROM = 50.0
 
@@ -60,6 +61,12 @@ class Curves:
     steps: Interval
     domain: Interval
     curves: tuple[Curve, ...]
+
+
+def method_colors(views: Sequence[RunView]) -> dict[str, int]:
+    """Label -> number of its colour: one for each method in order of appearance; after eight they repeat."""
+    methods = list(dict.fromkeys(view.method for view in views))
+    return {view.label: methods.index(view.method) % COLORS for view in views}
 
 
 def box_plots(views: Sequence[RunView], colors: Mapping[str, int]) -> list[BoxPlot]:

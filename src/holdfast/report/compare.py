@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from holdfast.report.view import RunView, headline_attack
+from holdfast.report.view import RunView, decisive_attack
 from holdfast.results import Bootstrap, Difference, paired_difference
 
 COMPARED = ("top_k", "kendall")
@@ -22,7 +22,7 @@ class Comparison:
     def sentence(self) -> str:
         """What the two differences allow one to say."""
         parts = [_phrase(name, difference) for name, difference in self.differences.items()]
-        return f"{self.run.label} against {self.base.label}: {'; '.join(parts)}."
+        return f"{self.run.label} against {self.base.label} under {self.attack}: {'; '.join(parts)}."
 
 
 def pick_base(views: Sequence[RunView]) -> RunView | None:
@@ -34,7 +34,7 @@ def pick_base(views: Sequence[RunView]) -> RunView | None:
 
 def compare(views: Sequence[RunView], *, bootstrap: Bootstrap | None = None) -> dict[str, Comparison]:
     """Label -> comparison with the base, for the runs of one dataset that share examples with it."""
-    base, attack = pick_base(views), headline_attack(views)
+    base, attack = pick_base(views), decisive_attack(views)
     if base is None or not attack:
         return {}
     base_rows = base.run.rows_of(attack)

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.report.charts import Box, BoxPlot, Curves, box_plots, training_curves
-from holdfast.report.html import method_colors
+from holdfast.report.charts import Box, BoxPlot, Curves, box_plots, method_colors, training_curves
 from holdfast.report.pictures import Picture, pictures
 from holdfast.report.view import RunView, datasets
 from holdfast.results.files import write_bytes_atomic

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.report.charts import box_plots, training_curves
+from holdfast.report.charts import box_plots, method_colors, training_curves
 from holdfast.report.compare import compare
 from holdfast.report.page import render_page
 from holdfast.report.payload import payload, to_script_json
@@ -15,7 +15,6 @@ from holdfast.results.provenance import now, package_version
 
 STYLES = ("base.css", "report.css")
 SCRIPTS = ("data.js", "pictures.js", "rows.js", "start.js")
-COLORS = 8
 
 
 def report_html(views: Sequence[RunView], *, title: str = "") -> str:
@@ -40,11 +39,6 @@ def report_html(views: Sequence[RunView], *, title: str = "") -> str:
         made=now()[:16].replace("T", " "),
         version=package_version("holdfast"),
     )
-
-
-def method_colors(views: Sequence[RunView]) -> dict[str, int]:
-    """One colour for each label, in order of appearance; after eight they repeat."""
-    return {label: at % COLORS for at, label in enumerate(dict.fromkeys(view.label for view in views))}
 
 
 def _title(views: Sequence[RunView]) -> str:

@@ -88,21 +88,21 @@ _MAIN = {
         gtsrb art     98.47 84.66 91.96 .8934
         gtsrb erar    98.41 85.17 92.14 .9502""",
     "ablation-cacr": """
-        flower17      erar-only-cacr 83.09 49.26 67.95 .8012
-        fashion-mnist erar-only-cacr 85.43 71.25 78.77 .6974
-        mnist         erar-only-cacr 98.35 88.66 76.62 .3203""",
+        flower17      erar-cacr-only 83.09 49.26 67.95 .8012
+        fashion-mnist erar-cacr-only 85.43 71.25 78.77 .6974
+        mnist         erar-cacr-only 98.35 88.66 76.62 .3203""",
     "ablation-wacr": """
-        flower17      erar-only-wacr 82.35 50.00 68.41 .8065
-        fashion-mnist erar-only-wacr 85.44 71.32 79.11 .7000
-        mnist         erar-only-wacr 98.37 88.78 77.88 .3217""",
+        flower17      erar-wacr-only 82.35 50.00 68.41 .8065
+        fashion-mnist erar-wacr-only 85.44 71.32 79.11 .7000
+        mnist         erar-wacr-only 98.37 88.78 77.88 .3217""",
     "coefficients-wacr": """
-        flower17      erar-wacr-0.7 82.47 50.97 69.04 .8101
-        fashion-mnist erar-wacr-0.7 85.45 71.56 80.19 .7138
-        mnist         erar-wacr-0.7 98.39 89.61 79.18 .3337""",
+        flower17      erar-1-0.7 82.47 50.97 69.04 .8101
+        fashion-mnist erar-1-0.7 85.45 71.56 80.19 .7138
+        mnist         erar-1-0.7 98.39 89.61 79.18 .3337""",
     "coefficients-cacr": """
-        flower17      erar-cacr-0.7 82.44 50.81 68.63 .8087
-        fashion-mnist erar-cacr-0.7 85.44 71.43 79.86 .7091
-        mnist         erar-cacr-0.7 98.43 89.59 78.83 .3283""",
+        flower17      erar-0.7-1 82.44 50.81 68.63 .8087
+        fashion-mnist erar-0.7-1 85.44 71.43 79.86 .7091
+        mnist         erar-0.7-1 98.43 89.59 78.83 .3283""",
     "no-base": """
         flower17      erar-no-base 82.35 50.74 68.71 .8089
         fashion-mnist erar-no-base 85.43 71.38 79.89 .7023

@@ -79,7 +79,7 @@ def page_boxes(plot: BoxPlot) -> dict[str, Any]:
 def page_curves(chart: Curves) -> dict[str, Any]:
     """Training curves as SVG paths."""
     return {
-        "part": one_line(chart.part),
+        "part": one_line(chart.part).replace("_", " "),
         "log": chart.log,
         "low": _short(chart.domain[0]),
         "high": _short(chart.domain[1]),

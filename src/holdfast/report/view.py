@@ -1,6 +1,5 @@
 """Runs as the report sees them: the summary with types, and a label that tells each run from the others."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +12,8 @@ CONTROL = "random"
 """The attack that only adds noise: what any map must stand."""
 
 _METHODS = ("natural", "madry", "ig-norm", "rar", "ig-sum-norm", "art", "igr", "erar")
-_HEADLINES = ("ifia-topk", "ifia-ensemble")
+STRONGEST = "ifia-ensemble"
+_HEADLINES = ("ifia-topk", STRONGEST)
 _UNKNOWN = "not recorded"
 
 
@@ -79,9 +79,11 @@ def view_runs(runs: Sequence[Run]) -> tuple[RunView, ...]:
         lambda view: one_line(f"{view.run.folder.parent.name}/{view.run.name}"),
     )
     for hint in hints:
-        counts = Counter((view.dataset, view.label) for view in views)
+        alike: dict[tuple[str, str], set[str]] = {}
+        for view in views:
+            alike.setdefault((view.dataset, view.label), set()).add(hint(view))
         views = [
-            replace(view, label=f"{view.label} · {hint(view)}") if counts[view.dataset, view.label] > 1 else view
+            replace(view, label=f"{view.label} · {hint(view)}") if len(alike[view.dataset, view.label]) > 1 else view
             for view in views
         ]
     return tuple(views)
@@ -90,6 +92,14 @@ def view_runs(runs: Sequence[Run]) -> tuple[RunView, ...]:
 def datasets(views: Sequence[RunView]) -> dict[str, tuple[RunView, ...]]:
     """The runs of each dataset, in order of appearance."""
     return {name: tuple(v for v in views if v.dataset == name) for name in dict.fromkeys(v.dataset for v in views)}
+
+
+def decisive_attack(views: Sequence[RunView]) -> str:
+    """The strongest attack that every evaluated run has been through: the ensemble, else the paper's."""
+    shared = [view.attacks for view in views if view.attacks]
+    if shared and all(STRONGEST in attacks for attacks in shared):
+        return STRONGEST
+    return headline_attack(views)
 
 
 def headline_attack(views: Sequence[RunView]) -> str:

@@ -5,6 +5,7 @@ slices, so that the weights are those of one process with the whole batch, for a
 examples and whose layers look at one example at a time (batch norm sees its slice only).
 """
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -101,6 +102,7 @@ def joined(device: torch.device) -> Iterator[Processes]:
     try:
         yield current()
     finally:
+        gc.collect()  # a wrapped objective has to go before its process group, or its threads may outlive Python
         dist.destroy_process_group()
 
 

@@ -76,7 +76,7 @@ function selectPicture(index, focus = false) {
     button.setAttribute('aria-checked', String(at === index));
     button.tabIndex = at === index ? 0 : -1;
     if (at === index && focus) button.focus();
-    if (at === index) button.scrollIntoView({ block: 'nearest', inline: 'nearest' });
+    if (at === index) byId('picker').scrollLeft = button.offsetLeft - byId('picker').clientWidth / 2;  // never the page
   });
   const attacks = [...new Set(example.shots.map((shot) => shot.attack))].join(', ');
   const name = example.name ? ' (' + example.name + ')' : '';

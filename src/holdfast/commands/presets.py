@@ -1,0 +1,93 @@
+"""The commands `holdfast presets`, `holdfast presets show NAME` and `holdfast presets diff A B`."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def list_presets(dataset: str = "", /) -> None:
+    """Show the presets: for each dataset its methods, and the steps and batch size of each tier.
+
+        holdfast presets            all of them
+        holdfast presets mnist      those of one dataset
+
+    A preset is named dataset/method[:tier]; without a tier it is the leftmost one of its row.
+
+    Args:
+        dataset: Only this dataset.
+    """
+    from rich.console import Console
+
+    from holdfast.config.presets import DATASETS, TIERS
+    from holdfast.config.problems import nearest
+    from holdfast.errors import expected
+
+    if dataset and dataset not in DATASETS:
+        fix = f"the nearest is {nearest(dataset, DATASETS)}"
+        raise expected(f"a dataset with presets ({', '.join(DATASETS)})", got=repr(dataset), fix=fix)
+    console = Console()
+    for name in [dataset] if dataset else DATASETS:
+        console.print(_table(name))
+    for tier, meaning in TIERS.items():
+        console.print(f"{tier}: {meaning}", highlight=False)
+
+
+def show_preset(name: str, /) -> None:
+    """Print the whole config of a preset as TOML, ready to be edited and given to `holdfast train --config`.
+
+    Args:
+        name: dataset/method[:tier].
+    """
+    from holdfast.config import config_text, load_preset
+
+    print(config_text(load_preset(name)), end="")
+
+
+def diff_presets(a: str, b: str, /) -> None:
+    """Show what separates two presets, key by key.
+
+        holdfast presets diff mnist/erar:paper mnist/erar:cpu
+
+    Args:
+        a: dataset/method[:tier].
+        b: Another one.
+    """
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    from holdfast.config import differences, load_preset
+
+    one, two = load_preset(a), load_preset(b)
+    changed = differences(one.plain(), two.plain())
+    changed.pop("preset", None)
+    table = Table("key", Column(one.preset, overflow="fold"), Column(two.preset, overflow="fold"), box=None)
+    for key, (before, after) in changed.items():
+        table.add_row(key, _shown(before), _shown(after))
+    Console().print(table if changed else f"{one.preset} and {two.preset} are the same", highlight=False)
+
+
+def _table(dataset: str) -> "Table":
+    """A row for each method, a column for each tier that the dataset has."""
+    from rich.table import Table
+
+    from holdfast.config.presets import TIERS, load_preset, preset_names
+
+    names = [name for name in preset_names() if name.partition("/")[0] == dataset]
+    methods = dict.fromkeys(name.partition(":")[0] for name in names)
+    tiers = [tier for tier in TIERS if any(name.endswith(f":{tier}") for name in names)]
+    table = Table("preset", *(f":{tier}" for tier in tiers), box=None, title=dataset, title_justify="left")
+    for method in methods:
+        full = [f"{method}:{tier}" for tier in tiers]
+        table.add_row(method, *(_size(load_preset(name).train) if name in names else "-" for name in full))
+    return table
+
+
+def _size(train: Any) -> str:
+    return f"{train.steps:,} x {train.batch_size}"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:g}" if isinstance(value, float) else str(value)

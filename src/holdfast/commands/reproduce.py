@@ -1,0 +1,91 @@
+"""The command `holdfast reproduce`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from tyro.conf import arg
+
+if TYPE_CHECKING:
+    from holdfast.jobs import Job
+    from holdfast.tables import PaperTable
+
+
+def reproduce(
+    table: Annotated[str, arg(metavar="TABLE")] = "",
+    /,
+    tier: str = "cpu",
+    methods: tuple[str, ...] = (),
+    seeds: tuple[int, ...] = (0,),
+    out: Path = Path("runs"),
+    limit: int | None = None,
+    pgd_limit: int | None = None,
+    launcher: Literal["local", "submitit"] = "local",
+    workers: int = 1,
+    show: Annotated[bool, arg(name="list")] = False,
+) -> None:
+    """Train and measure the methods of a table of the paper and print it, the paper's value in each cell.
+
+    Each part whose result is already there is skipped, so a killed command goes on.
+
+        holdfast reproduce --list                               every table and figure, and its state
+        holdfast reproduce mnist --tier cpu
+        holdfast reproduce mnist --methods madry erar --seeds 0 1
+        holdfast reproduce ablation-cacr --tier cpu --limit 100
+        holdfast reproduce digits                               the same methods on the embedded digits, minutes
+        holdfast reproduce mnist --tier paper --launcher submitit --workers 8   on a Slurm cluster
+
+    Args:
+        table: What to reproduce, as --list names it.
+        tier: The presets to use: paper, released-code, rar-config or cpu.
+        methods: Only these methods of the table.
+        seeds: Every method is trained once for each seed.
+        out: Runs go to OUT/<dataset>/<method>[-seed], the table to OUT/<table>.md, .tex and .csv.
+        limit: Test images whose explanations are attacked; a seeded stratified subset.
+        pgd_limit: Test images for the accuracy under PGD.
+        launcher: This machine, or a Slurm cluster through submitit.
+        workers: Runs side by side on this machine; cores of each task on a cluster.
+        show: List the tables and stop.
+    """
+    from rich.console import Console
+
+    from holdfast.errors import expected
+    from holdfast.tables import TABLES, state_of
+
+    console = Console()
+    if show or not table:
+        for known in TABLES.values():
+            console.print(f"{known.name:16s} {known.title:70s} {state_of(known, out, tier)}", highlight=False)
+        return
+    if table not in TABLES:
+        raise expected(
+            f"a table out of {', '.join(TABLES)}", got=repr(table), fix="holdfast reproduce --list shows them"
+        )
+    wanted = TABLES[table]
+    options = {k: v for k, v in {"limit": limit, "pgd_limit": pgd_limit}.items() if v is not None}
+    jobs = wanted.jobs(out, tier=tier, methods=methods, seeds=seeds, options=options)
+    _run(jobs, workers, launcher, console)
+    _print(wanted, jobs, out, console)
+
+
+def _run(jobs: "list[Job]", workers: int, launcher: str, console) -> None:  # type: ignore[no-untyped-def]
+    from holdfast.commands.progress import run_with_progress
+    from holdfast.config import make_config
+
+    configs = [make_config(job.preset, overrides=list(job.changes)) for job in jobs]
+    steps = max(config.train.steps for config in configs)
+    rows = max(3 * (config.evaluate.limit or 1000) for config in configs)
+    run_with_progress(jobs, steps=steps, rows=rows, workers=workers, console=console, launcher=launcher)
+
+
+def _print(table: "PaperTable", jobs: "list[Job]", out: Path, console) -> None:  # type: ignore[no-untyped-def]
+    from holdfast.report import view_runs, write_tables
+    from holdfast.report.render import to_rich
+    from holdfast.report.tables import results_table
+    from holdfast.report.view import datasets
+    from holdfast.results import read_run
+
+    views = view_runs([read_run(job.folder) for job in jobs])
+    for group in datasets(views).values():
+        console.print(to_rich(results_table(group)))
+    for path in write_tables(views, out / f"table-{table.name}"):
+        console.print(f"wrote {path}", highlight=False, soft_wrap=True)

@@ -1,0 +1,107 @@
+"""Every table and figure of the paper, and the runs it takes to make it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.config import preset_names
+from holdfast.errors import expected
+from holdfast.jobs import Job
+
+MAIN = ("natural", "madry", "ig_norm", "ig_sum_norm", "erar", "erar_plus")
+WIDE = ("natural", "madry", "art", "erar")
+GREY_AND_FLOWER = ("mnist", "fashion-mnist", "flower17")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperTable:
+    """One table: its datasets, its methods, and what has to be measured for it."""
+
+    name: str
+    title: str
+    datasets: tuple[str, ...]
+    methods: tuple[str, ...]
+    quality: bool = False
+
+    def jobs(
+        self,
+        out: Path,
+        *,
+        tier: str,
+        methods: Sequence[str] = (),
+        seeds: Sequence[int] = (0,),
+        options: Mapping[str, Any] | None = None,
+    ) -> list[Job]:
+        """The runs of this table: every dataset, method and seed, each in its own folder under `out`."""
+        unknown = sorted(set(methods) - set(self.methods))
+        if unknown:
+            raise expected(f"methods out of {', '.join(self.methods)}", got=", ".join(unknown))
+        chosen = [m for m in self.methods if not methods or m in methods]
+        return [
+            self._job(out, dataset, method, tier, seed, dict(options or {}))
+            for dataset in self.datasets
+            for method in chosen
+            for seed in seeds
+        ]
+
+    def _job(self, out: Path, dataset: str, method: str, tier: str, seed: int, options: dict[str, Any]) -> Job:
+        if self.quality:
+            options |= {"quality": True, "natural": out / dataset / "natural"}
+        folder = out / dataset / (method if seed == 0 else f"{method}-seed{seed}")
+        return Job(preset=f"{dataset}/{method}:{tier}", folder=folder, seed=seed, options=options)
+
+
+def _table(name: str, title: str, datasets: tuple[str, ...], methods: tuple[str, ...], **more: Any) -> PaperTable:
+    return PaperTable(name=name, title=title, datasets=datasets, methods=methods, **more)
+
+
+TABLES = {
+    table.name: table
+    for table in (
+        _table("mnist", "Results on MNIST", ("mnist",), MAIN),
+        _table("fashion-mnist", "Results on Fashion-MNIST", ("fashion-mnist",), MAIN),
+        _table("gtsrb", "Results on GTSRB", ("gtsrb",), MAIN),
+        _table("flower17", "Results on Flower", ("flower17",), MAIN),
+        _table("gtsrb-wrn", "Results on GTSRB (WRN-28-10)", ("gtsrb-wrn",), WIDE),
+        _table("flower17-wrn", "Results on Flower (WRN-28-10)", ("flower17-wrn",), WIDE),
+        _table("ablation-cacr", "Results of using only CACR", GREY_AND_FLOWER, ("erar", "erar-cacr-only")),
+        _table("ablation-wacr", "Results of using only WACR", GREY_AND_FLOWER, ("erar", "erar-wacr-only")),
+        _table(
+            "coefficients", "Coefficients (1, 0.7) and (0.7, 1)", GREY_AND_FLOWER, ("erar", "erar-1-0.7", "erar-0.7-1")
+        ),
+        _table(
+            "ablation-nca",
+            "Effect of KL(P_ME || P_NCA), a figure in the paper",
+            GREY_AND_FLOWER,
+            ("erar", "erar-no-nca"),
+        ),
+        _table("ablation-base", "Removing the base attribution from WACR", GREY_AND_FLOWER, ("erar", "erar-no-base")),
+        _table("spearman", "Median Spearman (WRN-28-10)", ("flower17-wrn", "gtsrb-wrn"), WIDE),
+        _table(
+            "quality",
+            "Spearman with the maps of a naturally trained network",
+            ("mnist", "fashion-mnist", "gtsrb", "flower17"),
+            ("natural", "madry", "ig_sum_norm", "erar"),
+            quality=True,
+        ),
+        _table(
+            "variance",
+            "Box plots of top-k and Kendall (a figure): see `holdfast report --figures`",
+            ("mnist", "fashion-mnist"),
+            ("ig_sum_norm", "erar"),
+        ),
+        _table("digits", "Not in the paper: the same methods on the embedded digits", ("digits",), MAIN),
+    )
+}
+"""By the name that `holdfast reproduce` takes."""
+
+
+def state_of(table: PaperTable, out: Path, tier: str) -> str:
+    """How many runs of a table are finished, in words."""
+    available = set(preset_names())
+    jobs = [job for job in table.jobs(out, tier=tier) if job.preset in available]
+    if not jobs:
+        return f"no presets of tier {tier}"
+    finished = sum(job.finished for job in jobs)
+    return "done" if finished == len(jobs) else f"{finished} of {len(jobs)} runs done"
