@@ -100,6 +100,30 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (tmp_path / "report.html").stat().st_size > 50_000
 
 
+def test_quick_bench_runs_every_comparison(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--quick"]) == 0
+    said = capsys.readouterr().out
+    for peer in ("captum", "scipy", "foolbox"):
+        assert peer in said
+
+
+def test_bench_refuses_to_time_unequal_results() -> None:
+    from holdfast.bench import Case, time_case
+    from holdfast.bench.timing import UnequalError
+
+    case = Case(
+        name="sum",
+        peer="nobody",
+        ours=lambda: 1.0,
+        theirs=lambda: 2.0,
+        difference=lambda a, b: abs(a - b),
+        tolerance=0.1,
+        target=1.0,
+    )
+    with pytest.raises(UnequalError, match="differ from nobody by 1"):
+        time_case(case, rounds=1)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -27,7 +27,9 @@ def test_readme_example_has_ten_lines() -> None:
 def test_named_files_exist(page: Path) -> None:
     for name in re.findall(r"`((?:tests|docs|examples|benchmarks)/[\w/.-]+\.\w+)", page.read_text()):
         assert (ROOT / name).exists(), name
-    for name in re.findall(r"`((?:attribution|losses|models|attacks|data)/[\w/.-]+\.py)", page.read_text()):
+    for name in re.findall(
+        r"`((?:attribution|losses|models|attacks|data|recipes|evaluation|results)/[\w/.-]+\.py)", page.read_text()
+    ):
         assert (ROOT / "src/holdfast" / name).exists(), name
 
 

@@ -25,6 +25,7 @@ COMMANDS = {
     ),
     "reproduce": ("holdfast.commands.reproduce:reproduce", "make a table of the paper, its value beside ours"),
     "report": ("holdfast.commands.report:report", "turn run directories into one page, tables and figures"),
+    "bench": ("holdfast.commands.bench:bench", "measure our speed against the peers"),
     "presets": ("holdfast.commands.presets:list_presets", "list the presets: dataset/method:tier"),
     "presets show": ("holdfast.commands.presets:show_preset", "every setting of one preset"),
     "presets diff": ("holdfast.commands.presets:diff_presets", "what separates two presets"),

@@ -111,6 +111,19 @@ def test_finished_evaluation_is_not_repeated(model, data, tmp_path: Path) -> Non
     assert again.rows == first.rows
 
 
+def test_rows_of_another_network_or_attack_are_never_mixed(model, data, tmp_path: Path) -> None:
+    evaluate(model, data, plan(panels=0, limit=4, pgd_limit=4), out=tmp_path)
+    more = evaluate(model, data, plan(panels=0, limit=8, pgd_limit=9), out=tmp_path)  # more images are fine
+    assert more.summary["pgd_accuracy_n"] == 9
+    assert more.summary["natural_accuracy_n"] == 360
+    other = hf.models.build("digits-cnn", num_classes=10, seed=9)
+    with pytest.raises(hf.DataError, match="another network"):
+        evaluate(other, data, plan(panels=0, limit=8), out=tmp_path)
+    weaker = {"ifia-topk": hf.recipes.ifia(eps=0.05, step_size=0.03, steps=4, k=12, ig_steps=5)}
+    with pytest.raises(hf.DataError, match="another attack ifia-topk"):
+        evaluate(model, data, plan(panels=0, limit=8, attacks=weaker), out=tmp_path)
+
+
 def test_subset_is_stratified_and_seeded(model, data) -> None:
     rows = evaluate(model, data, plan(panels=0, limit=20)).rows
     labels = sorted(row.label for row in rows if row.attack == "random")

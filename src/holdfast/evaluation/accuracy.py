@@ -58,8 +58,9 @@ def measure_accuracy(
     skipped; with a `path` every batch is written there, for `read_accuracy` to find.
     """
     under_pgd = {int(i) for i in attacked.ids} if pgd is not None else set()
+    done = {i for i in found.label if i not in under_pgd or i in found.correct_under_attack}
     yield len(found.label)
-    for x, y, ids in _batches(data, batch_size, device, skip=set(found.label)):
+    for x, y, ids in _batches(data, batch_size, device, skip=done):
         with evaluating(model):
             right, labels = _one_batch(model, x, y, ids, pgd, under_pgd, seed)
         rows = list(zip(ids.tolist(), y.tolist(), labels.tolist(), right, strict=True))

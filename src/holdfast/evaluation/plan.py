@@ -20,6 +20,7 @@ from holdfast.attribution.integrated import IntegratedGradients
 from holdfast.data.dataset import Dataset, to_float
 from holdfast.data.loader import Loader
 from holdfast.evaluation.accuracy import Accuracy, measure_accuracy, read_accuracy
+from holdfast.evaluation.identity import claim, identity
 from holdfast.losses.maps import map_of
 from holdfast.models.modes import evaluating
 from holdfast.results.bootstrap import wilson
@@ -75,6 +76,9 @@ def evaluate(
     """Carry out `plan` on `data`; with `out`, into a run directory from which an interrupted call goes on."""
     dataset = data.dataset if isinstance(data, Loader) else data
     folder = None if out is None else Path(out)
+    if folder is not None:
+        settings = {"pgd": plan.pgd, **plan.attacks} if plan.pgd is not None else dict(plan.attacks)
+        claim(folder, identity(model, dataset, settings, plan.seed))
     subset, note = _subset(dataset, plan.limit, plan.seed)
     accuracy = _accuracy(model, dataset, plan, folder, device, report)
     rows = _attack_all(model, subset, plan, accuracy, folder, device, report)

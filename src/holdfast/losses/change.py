@@ -49,7 +49,7 @@ def pick(table: Mapping[str, Callable[[Tensor], Tensor]], name: str, what: str) 
 
 @dataclass(frozen=True, kw_only=True)
 class IGNorm(Loss):
-    """S(IG(x, x')) of the loss (RAR, Chen et al. 2019; the second term of Eq. 11), `steps` points from x to x'."""
+    """S(IG(x, x')) of the loss (RAR, Chen et al. 2019; the second term of Eq. 12), `steps` points from x to x'."""
 
     steps: int = 50
     size: str = "l1"
@@ -85,7 +85,7 @@ CHANGES: Mapping[str, Change] = {
 
 @dataclass(frozen=True, kw_only=True)
 class WACR(Loss):
-    """Weighted attribution change regularizer, S(dA) on P1 + S(A * dA) on P2 (Eq. 8).
+    """Weighted attribution change regularizer, S(dA) on P1 + S(A * dA) on P2 (Eq. 9).
 
     `change` selects dA: `difference` IG(x0, x') - IG(x0, x), `path` IG(x, x') of the true probability, `loss-path`
     minus IG(x, x') of the loss (released code). `granularity`: per `pixel` (channels summed, the paper's wording) or

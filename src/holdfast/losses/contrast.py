@@ -1,4 +1,4 @@
-"""CACR, the class attribution-based contrastive regularizer of the paper (Eqs. 4 to 6, 10)."""
+"""CACR, the class attribution-based contrastive regularizer of the paper (Eqs. 4 to 6 and 11)."""
 
 import math
 from dataclasses import dataclass

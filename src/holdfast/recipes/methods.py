@@ -127,7 +127,7 @@ def erar(
     base_attribution: bool = True,
     reduction: str = "mean",
 ) -> Objective:
-    """ERAR: CE(x') + lam (lam_cacr CACR + lam_wacr WACR) (Eq. 9), x' ascending CE(x') + S(IG(x, x')) (Eq. 11).
+    """ERAR: CE(x') + lam (lam_cacr CACR + lam_wacr WACR) (Eq. 10), x' ascending CE(x') + S(IG(x, x')) (Eq. 12).
 
     The ablations of the paper: only CACR (lam_wacr=0), only WACR (lam_cacr=0), coefficients 1 and 0.7, nca=False,
     base_attribution=False. A coefficient of 0 leaves the term out; nothing is computed for it.
