@@ -4,7 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # One thread a test process: two processes share the two cores of a small machine.
-TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+# -rs names every skipped test and why, so that a missing browser or dataset is said plainly.
+TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs
 
 .PHONY: demo test check lint types format bench clean help
 
@@ -15,7 +16,8 @@ help:
 	@echo "make bench   measure speed against the peers"
 	@echo "make clean   remove the environment and everything made here"
 
-# pip is told the exact version of every package; the plain `torch` of the index would bring gigabytes of GPU libraries.
+# pip is told the exact version of every package. torch comes first: other packages ask for any version of it, and the
+# newest may bring gigabytes of GPU libraries.
 $(VENV)/.runtime: pyproject.toml constraints.txt
 	@echo "setting up $(VENV) (once) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -133,6 +133,31 @@ def test_command(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert summary["natural_accuracy"] > 0.8
 
 
+def test_command_without_labels(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flat = project / "flat"
+    flat.mkdir()
+    for number, image in enumerate((project / "images").rglob("*.png")):
+        image.rename(flat / f"{number}.png")
+    arguments = words("--labels", "predicted", "--no-strong", "--limit", "None", "--out", "runs/flat")
+    arguments[arguments.index("--data") + 1] = "flat"
+    assert main(arguments) == 0
+    assert "labels: what the network predicts" in capsys.readouterr().out
+    summary = json.loads((project / "runs/flat/summary.json").read_text())
+    assert summary["natural_accuracy"] == 1.0
+    assert summary["provenance"]["torch"]
+
+
+def test_normalisation_and_npz(project: Path, digits, capsys: pytest.CaptureFixture[str]) -> None:
+    arrays = {
+        f"{k}_{s}": v for s in ("train", "test") for k, v in (("x", digits.x[:8].numpy()), ("y", digits.y[:8].numpy()))
+    }
+    np.savez(project / "mine.npz", **arrays)
+    arguments = words("--mean", "0.1", "--std", "0.5", "--no-strong", "--out", "runs/npz")
+    arguments[arguments.index("--data") + 1] = "mine.npz"
+    assert main(arguments) == 0
+    assert "mean [0.1], std [0.5]" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -141,6 +166,7 @@ def test_command(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["--weights", "missing.safetensors"], "missing.safetensors"),
         (["--data", "nowhere"], "nowhere"),
         (["--eps", "-1"], "eps >= 0"),
+        (["--model", "images"], "with the folder of a run"),
     ],
 )
 def test_command_refuses(project: Path, capsys: pytest.CaptureFixture[str], change: list[str], message: str) -> None:

@@ -1,10 +1,16 @@
 """The commands as a user runs them: train, evaluate, reproduce, report, demo; and the errors they give."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import holdfast as hf
 from holdfast.cli import main
 from holdfast.jobs import Job, run_local
 from holdfast.tables import TABLES
@@ -37,32 +43,48 @@ def test_train_evaluate_report(run: Path, tmp_path: Path, capsys: pytest.Capture
 
 
 def test_reproduce_skips_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    job = Job(
-        preset="digits/natural:cpu",
-        folder=tmp_path / "digits" / "natural",
-        changes=(("train.steps", "8"), ("evaluate.ifia.steps", "2"), ("evaluate.ensemble.steps", "1")),
-        options={"limit": 6, "pgd_limit": 6},
-    )
-    run_local([job], workers=1)
-    before = (job.folder / "examples.csv").stat().st_mtime_ns
-    assert main(["reproduce", "digits", "--methods", "natural", "--out", str(tmp_path)]) == 0
-    assert (job.folder / "examples.csv").stat().st_mtime_ns == before
-    assert (tmp_path / "table-digits").exists()
+    words = ["reproduce", "digits", "--methods", "natural", "--limit", "4", "--pgd-limit", "4", "--out", str(tmp_path)]
+    assert main(words) == 0
+    rows = tmp_path / "digits" / "natural" / "examples.csv"
+    before = rows.stat().st_mtime_ns
+    assert main(words) == 0
+    assert rows.stat().st_mtime_ns == before
+    assert list((tmp_path / "table-digits").glob("*.md"))
     assert "natural" in capsys.readouterr().out
+
+
+def test_results_of_other_settings_are_never_shown_as_asked_for(tmp_path: Path) -> None:
+    job = small_job("digits/natural:cpu", tmp_path / "natural")
+    run_local([job], workers=1)
+    for other in (
+        replace(job, preset="digits/madry:cpu"),
+        replace(job, seed=1),
+        replace(job, changes=(*job.changes, ("train.lr", "0.1"))),
+    ):
+        with pytest.raises(hf.InputError, match="another"):
+            run_local([other], workers=1)
+
+
+def small_job(preset: str, folder: Path) -> Job:
+    changes = (("train.steps", "6"), ("evaluate.ifia.steps", "2"), ("evaluate.ensemble.steps", "1"))
+    return Job(preset=preset, folder=folder, changes=changes, options={"limit": 4, "pgd_limit": 4})
+
+
+def test_quality_is_measured_later_and_not_lost(tmp_path: Path) -> None:
+    job = small_job("digits/natural:cpu", tmp_path / "natural")
+    run_local([job], workers=1)
+    with_quality = replace(job, options={**job.options, "quality": True})
+    assert job.finished
+    assert not with_quality.finished
+    run_local([with_quality], workers=1)
+    assert with_quality.finished
+    assert main(["evaluate", str(job.folder), "--limit", "5", "--quiet"]) == 0
+    assert with_quality.finished
 
 
 def test_jobs_side_by_side_equal_one_after_the_other(tmp_path: Path) -> None:
     def jobs(folder: str) -> list[Job]:
-        changes = (("train.steps", "6"), ("evaluate.ifia.steps", "2"), ("evaluate.ensemble.steps", "1"))
-        return [
-            Job(
-                preset=f"digits/{m}:cpu",
-                folder=tmp_path / folder / m,
-                changes=changes,
-                options={"limit": 4, "pgd_limit": 4},
-            )
-            for m in ("natural", "madry")
-        ]
+        return [small_job(f"digits/{m}:cpu", tmp_path / folder / m) for m in ("natural", "madry")]
 
     run_local(jobs("one"), workers=1)
     run_local(jobs("two"), workers=2)
@@ -80,16 +102,41 @@ def test_list_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "0 of 6 runs done" in said
 
 
-def test_every_table_has_its_presets() -> None:
-    from holdfast.config import preset_names
+@pytest.mark.parametrize("tier", ["cpu", "paper", "released-code", "rar-config"])
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda t: t.name)
+def test_every_table_can_be_run_or_says_why_not(table, tier: str) -> None:
+    from holdfast.config import make_config
 
-    known = set(preset_names())
-    for table in TABLES.values():
-        for job in table.jobs(Path("runs"), tier="cpu"):
-            assert job.preset in known or "-wrn/" in job.preset, job.preset
-        if table.name != "digits":
-            paper = {job.preset for job in table.jobs(Path("runs"), tier="paper")}
-            assert paper & known, table.name
+    missing = table.left_out(tier)
+    if len(missing) == len(table.datasets) * len(table.methods):
+        with pytest.raises(hf.InputError, match="a tier out of"):
+            table.jobs(Path("runs"), tier=tier)
+        return
+    jobs = table.jobs(Path("runs"), tier=tier)
+    for job in jobs:
+        make_config(job.preset)
+    assert len(jobs) + len(table.left_out(tier)) == len(table.datasets) * len(table.methods)
+
+
+def test_paper_tier_has_every_row_of_the_papers_tables() -> None:
+    ours = {"erar_plus", "ig_norm"}  # ours, and a row the paper does not print
+    for name in ("mnist", "fashion-mnist", "gtsrb", "flower17"):
+        assert {p.split("/")[1].split(":")[0] for p in TABLES[name].left_out("paper")} <= ours
+
+
+def test_ctrl_c_stops_the_demo_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "holdfast", "demo", "--steps", "60", "--limit", "4", "--out", str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        deadline = time.time() + 120
+        while not list(tmp_path.glob("*/log.jsonl")) and time.time() < deadline:
+            time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=90)
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert not (tmp_path / "report.html").exists()
+    assert main(words[3:]) == 0
+    assert (tmp_path / "report.html").exists()
 
 
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,10 +91,24 @@ def test_nothing_is_computed_twice() -> None:
     net.images = 0
     method("erar", net, attack_steps=0)(x, y, keys).total.backward()
     # 4 points to x', 4 to x, one look at x' for the negative class; the cross-entropy is the end of the first path
-    assert net.images == len(x) * (4 + 4 + 1)
+    assert net.images == len(x) * (4 + 4 + 1) + 1  # and one image tells the attack the number of classes
     net.images = 0
     method("ig_sum_norm", net, attack_steps=3)(x, y, keys)
-    assert net.images == len(x) * (3 * 2 + 4)
+    assert net.images == len(x) * (3 * 2 + 4) + 1
+
+
+def test_trades_looks_at_the_clean_image_once() -> None:
+    net = Counted(tiny_net())
+    x, y, keys = batch()
+    method("trades", net, attack_steps=2)(x, y, keys)
+    # the search: clean side, two steps; outside: x and x' once each
+    assert net.images == len(x) * (1 + 2 + 2) + 1
+
+
+def test_parts_of_two_terms_are_both_kept() -> None:
+    parts = {k: float(v) for k, v in method("erar_plus", tiny_net())(*batch()).parts.items()}
+    total = 0.5 * parts["ce_perturbed"] + 4 * parts["map_cosine"] + 0.5 * parts["plain/ce_perturbed"]
+    assert parts["total"] == pytest.approx(total)
 
 
 def test_terms_with_coefficient_zero_cost_nothing() -> None:
@@ -104,20 +118,20 @@ def test_terms_with_coefficient_zero_cost_nothing() -> None:
     hf.models.double_backward.require_second_order(net, x[:1])
     net.images = 0
     method("erar", net, attack_steps=0, lam_wacr=0.0)(x, y, keys)
-    assert net.images == len(x) * (4 + 1)
+    assert net.images == len(x) * (4 + 1) + 1
     net.images = 0
     method("erar", net, attack_steps=0, lam_cacr=0.0, lam_wacr=0.0)(x, y, keys)
-    assert net.images == len(x)
+    assert net.images == len(x) + 1
 
 
 def test_example_passes() -> None:
     objective = method("ig_sum_norm", tiny_net(), attack_steps=3)
     objective.model.scale_invariant = False
     objective(*batch())
-    assert objective.example_passes == 6 * 4 * (3 * 2 + 4)
+    assert objective.example_passes == 6 * 4 * (3 * 2 + 4) + 1
     objective = method("madry", tiny_net(), attack_steps=3)
     objective(*batch())
-    assert objective.example_passes == 6 * 2 * (3 + 1)
+    assert objective.example_passes == 6 * 2 * (3 + 1) + 1
 
 
 def test_meters_nest() -> None:

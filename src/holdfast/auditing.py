@@ -4,7 +4,7 @@ result = holdfast.audit(model, holdfast.data.load("images/", split="all"))
 print(result)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ class AuditSettings:
     """What counts as a change nobody sees, and how hard to look.
 
     `eps` is the largest change of a pixel (pixels are in [0, 1]); `k` the number of top pixels that are watched, a
-    tenth of the image when not given; `strong` runs the ensemble as well, eight times the work.
+    tenth of the image when not given; `strong` runs the ensemble of eight attacks as well, each with half the steps.
     """
 
     eps: float = 8 / 255
@@ -86,7 +86,7 @@ class Audit:
         if kept is None:
             return "next: check labels and preprocessing: the network must predict the given labels."
         if kept >= STURDY:
-            return "next: audit a larger sample (--limit none) and the images your users really bring."
+            return "next: audit a larger sample (--limit None) and the images your users really bring."
         return (
             "next: look at the worst examples in the report; do not show these maps as evidence; harden the network by "
             "fine-tuning (holdfast train ... --init WEIGHTS) and audit again."
@@ -136,7 +136,7 @@ def audit(
     if labels == "predicted":
         data = _relabelled(network, data, device)
     pixels = data.image_shape[1] * data.image_shape[2]
-    k = settings.k or max(1, pixels // 10)
+    k = max(1, pixels // 10) if settings.k is None else settings.k
     facts = Facts(dataset=data.name, method="audit", preset="", seed=settings.seed, class_names=data.class_names)
     done = evaluate(network, data, _plan(settings, k), facts=facts, out=out, device=device, report=report)
     return Audit(evaluation=done, settings=settings, k=k, notes=_notes(done, data, labels))
@@ -169,8 +169,6 @@ def _plan(settings: AuditSettings, k: int) -> Plan:
 
 
 def _relabelled(model: nn.Module, data: Dataset, device: torch.device | str | None) -> Dataset:
-    from dataclasses import replace
-
     with evaluating(model), torch.no_grad():
         found = [model(to_float(part, device)).argmax(1).cpu() for part in data.x.split(64)]
     y = torch.cat(found)

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             raise
         print(f"holdfast: {error}", file=sys.stderr)
-        return USER_ERROR
+        return INTERRUPTED if hasattr(error, "signal") else USER_ERROR
     except KeyboardInterrupt:
         print("holdfast: interrupted", file=sys.stderr)
         return INTERRUPTED

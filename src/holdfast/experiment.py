@@ -60,8 +60,17 @@ class Trained:
     result: FitResult
 
 
-def prepare(config: RunConfig, *, device: torch.device | None = None, processes: Processes | None = None) -> Prepared:
-    """Load the data and build network, objective, optimiser and schedule for this process."""
+def prepare(
+    config: RunConfig,
+    *,
+    device: torch.device | None = None,
+    processes: Processes | None = None,
+    first_weights: bool = True,
+) -> Prepared:
+    """Load the data and build network, objective, optimiser and schedule for this process.
+
+    A run that goes on from a checkpoint does not need the weights it began with: `first_weights=False`.
+    """
     device, who = device or pick_device(config.train.device), processes or Processes()
     config = complete(config)
     _check_reduction(config, who)
@@ -70,7 +79,7 @@ def prepare(config: RunConfig, *, device: torch.device | None = None, processes:
     data = load_data(config, "train")
     config = _with_shape(config, data)
     model = build_model(config.model, seed=config.seed)
-    if config.train.init is not None:
+    if config.train.init is not None and first_weights:
         put_weights(model, Path(config.train.init))
     objective = METHODS[config.method.name](model.to(device), **config.method.settings)
     loader = Loader(
@@ -93,7 +102,8 @@ def run_training(
     """Train into the run directory `out`, on one process or, under torchrun, on many; `resume` goes on with the run."""
     out, device = Path(out), pick_device(config.train.device)
     with joined(device) as processes:
-        ready = prepare(config, device=device, processes=processes)
+        goes_on = resume and any((out / "checkpoints").glob("step-*"))
+        ready = prepare(config, device=device, processes=processes, first_weights=not goes_on)
         provenance = collect_provenance(seeds=[config.seed], device=str(device), threads=torch.get_num_threads())
         processes.leading(lambda: _open(out, ready.config, provenance, resume))
         train = ready.config.train

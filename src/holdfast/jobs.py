@@ -12,9 +12,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from holdfast.errors import HoldfastError, expected
+from holdfast.errors import expected
+
+if TYPE_CHECKING:
+    from holdfast.config import RunConfig
 
 SUMMARY, LOG, EXAMPLES = "summary.json", "log.jsonl", "examples.csv"
 
@@ -31,8 +34,35 @@ class Job:
 
     @property
     def finished(self) -> bool:
-        """Whether the measurement is there."""
-        return (self.folder / SUMMARY).exists()
+        """Whether everything asked for has been measured."""
+        try:
+            summary = json.loads((self.folder / SUMMARY).read_bytes())
+        except (OSError, ValueError):
+            return False
+        return "quality" in summary or not self.options.get("quality")
+
+    def config(self) -> "RunConfig":
+        """The preset with its seed and changes."""
+        from holdfast.config import make_config
+
+        return make_config(self.preset, overrides=[("seed", str(self.seed)), *self.changes])
+
+    def check(self) -> None:
+        """Refuse a folder that holds a run with other settings, instead of showing its results under a wrong name."""
+        from holdfast.config import complete, config_from_file
+
+        file = self.folder / "config.toml"
+        if not file.exists():
+            return
+        was, now = config_from_file(file), complete(self.config())
+        changed = [
+            part
+            for part in ("preset", "seed", "method", "train", "evaluate")
+            if getattr(was, part) != getattr(now, part)
+        ]
+        if changed:
+            got = f"a run with another {', '.join(changed)}"
+            raise expected(f"a run of {self.preset} as asked for in {self.folder}", got=got, fix="use another --out")
 
 
 @dataclass(frozen=True)
@@ -48,16 +78,16 @@ def run_job(job: Job, threads: int | None = None) -> Path:
     """Train unless the weights are there, measure unless the summary is there; the run directory."""
     import torch
 
-    from holdfast.config import make_config
     from holdfast.experiment import WEIGHTS, run_training
     from holdfast.measure import MeasureOptions, measure
 
     if threads is not None:
         torch.set_num_threads(threads)
+    job.check()
     if not (job.folder / WEIGHTS).exists():
-        config = make_config(job.preset, overrides=[("seed", str(job.seed)), *job.changes])
         started = (job.folder / "config.toml").exists()
-        run_training(config, job.folder, resume=started, progress=False)
+        again = "give the same command again"
+        run_training(job.config(), job.folder, resume=started, progress=False, resume_command=again)
     if not job.finished:
         measure(job.folder, MeasureOptions(**job.options))
     return job.folder
@@ -74,21 +104,37 @@ def run_local(jobs: Sequence[Job], *, workers: int, watch: Callable[[], None] = 
     With several workers each gets one thread: small networks gain more from two runs side by side than from two
     threads for one.
     """
-    todo = [job for job in jobs if not job.finished]
-    if workers <= 1 or len(todo) <= 1:
+    todo = _unfinished(jobs)
+    if workers <= 1:
         for job in todo:
             with _watched(watch):
                 run_job(job)
         return [job.folder for job in jobs]
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=spawn, initializer=_quiet_worker) as pool:
-        running = {pool.submit(run_job, job, 1) for job in todo}
-        try:
-            _wait(running, watch)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    pool = ProcessPoolExecutor(workers, mp_context=spawn, initializer=_quiet_worker)
+    try:
+        _wait({pool.submit(run_job, job, 1) for job in todo}, watch)
+    except BaseException:
+        _stop(pool)
+        raise
+    pool.shutdown()
     return [job.folder for job in jobs]
+
+
+def _unfinished(jobs: Sequence[Job]) -> list[Job]:
+    for job in jobs:
+        job.check()
+    return [job for job in jobs if not job.finished]
+
+
+def _stop(pool: ProcessPoolExecutor) -> None:
+    """End the workers: a run in training saves itself on SIGTERM, a measurement has its rows on disk."""
+    workers = list((pool._processes or {}).values())
+    pool.shutdown(wait=False, cancel_futures=True)
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        worker.join(60)
 
 
 def run_submitit(jobs: Sequence[Job], *, workers: int, watch: Callable[[], None] = lambda: None) -> list[Path]:
@@ -97,7 +143,7 @@ def run_submitit(jobs: Sequence[Job], *, workers: int, watch: Callable[[], None]
         import submitit
     except ImportError as error:
         raise expected("the package submitit", got="none", fix="pip install 'holdfast[slurm]'") from error
-    todo = [job for job in jobs if not job.finished]
+    todo = _unfinished(jobs)
     folder = Path(os.path.commonpath([job.folder.resolve() for job in jobs])) / "submitit"
     executor = submitit.AutoExecutor(folder=folder)
     executor.update_parameters(name="holdfast", cpus_per_task=workers, timeout_min=24 * 60)
@@ -119,7 +165,7 @@ def _wait(running: set[Future[Path]], watch: Callable[[], None]) -> None:
 
 
 def _quiet_worker() -> None:
-    """A worker leaves Ctrl-C to its parent, which stops it; its own run is saved by SIGTERM's handler."""
+    """A worker leaves Ctrl-C to its parent, which ends it by SIGTERM."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -164,6 +210,3 @@ def _lines(path: Path) -> int:
         return max(0, path.read_bytes().count(b"\n") - 1)
     except OSError:
         return 0
-
-
-__all__ = ["LAUNCHERS", "HoldfastError", "Job", "Progress", "progress_of", "run_job", "run_local", "run_submitit"]

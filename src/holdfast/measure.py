@@ -15,6 +15,7 @@ from holdfast.evaluation import Evaluation, Plan, evaluate
 from holdfast.evaluation.plan import Attack, Report
 from holdfast.evaluation.quality import map_quality
 from holdfast.experiment import CONFIG, PROVENANCE, load, load_data
+from holdfast.models import Classifier
 from holdfast.recipes import ifia, ifia_ensemble, pgd
 from holdfast.results import Facts, describe, read_json, write_json_atomic
 from holdfast.training import pick_device
@@ -45,10 +46,12 @@ def measure(
     where = pick_device(device)
     model, data = load(folder, network=options.network).to(where), load_data(config, "test")
     plan = plan_of(config, options)
+    kept = _quality_before(folder)
     done = evaluate(model, data, plan, facts=_facts(folder, config, data), out=folder, device=where, report=report)
-    if not options.quality:
+    fresh = quality(model, config, options, data, where) if options.quality else kept
+    if not fresh:
         return done
-    summary = done.summary | {"quality": quality(folder, config, options, data, where)}
+    summary = done.summary | {"quality": fresh}
     write_json_atomic(folder / "summary.json", summary)
     return replace(done, summary=summary)
 
@@ -101,15 +104,20 @@ def _facts(folder: Path, config: RunConfig, data: Dataset) -> Facts:
     )
 
 
+def _quality_before(folder: Path) -> dict[str, Any]:
+    """What an earlier call has measured, so that one without `quality` does not lose it."""
+    before = read_json(folder / "summary.json") if (folder / "summary.json").exists() else {}
+    return dict(before.get("quality", {}))
+
+
 def quality(
-    folder: Path, config: RunConfig, options: MeasureOptions, data: Dataset, device: torch.device
+    model: Classifier, config: RunConfig, options: MeasureOptions, data: Dataset, device: torch.device
 ) -> dict[str, Any]:
     """Medians with intervals of the quality of the maps, on the images of the attacks."""
     limit = options.limit or config.evaluate.limit or len(data)
     part = data.stratified(min(limit, len(data)), config.seed)
     steps = config.evaluate.ifia.ig_steps if config.evaluate.ifia is not None else 50
     natural = None if options.natural is None else load(options.natural).to(device)
-    model = load(folder, network=options.network).to(device)
     found = [
         map_quality(model, to_float(x, device), y.to(device), IntegratedGradients(steps=steps), natural=natural)
         for x, y in zip(part.x.split(64), part.y.split(64), strict=True)

@@ -1,7 +1,8 @@
 """How much two maps agree: batched, on the tensors' device, one number an example.
 
 Each metric takes two batches of maps, [B, P] or [B, H, W], and returns float64 [B]. A map that is constant, or holds
-NaN or infinity, has no ranking: the answer for that example is NaN, never silently 1 or 0. Count them with `isnan`.
+NaN or infinity, has no ranking: the answer of the first three is NaN, never silently 1 or 0; so is that of the last
+two for a map without mass. Count them with `isnan`.
 
     top_k_intersection   |top_k(a) and top_k(b)| / k
     kendall_tau          Kendall's tau-b, ties included, O(P log P)

@@ -22,10 +22,11 @@ from holdfast.types import Pair
 
 @dataclass(frozen=True)
 class Term:
-    """A loss and the attack that finds its x'; without an attack x' = x."""
+    """A loss and the attack that finds its x'; without an attack x' = x. `name` tells its parts from another term's."""
 
     loss: Loss
     attack: PGD | None = None
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,15 @@ class Objective(nn.Module):
         self.example_passes += meter.passes
         per_example = torch.stack(values).sum(0)
         total = per_example.mean() if self.reduction == "mean" else per_example.sum()
-        merged = {name: value.mean() for part in reversed(parts) for name, value in part.items()}
+        merged = {name: value.mean() for part in parts for name, value in part.items()}
         return ObjectiveOutput(total, {"total": total.detach()} | merged)
 
     def _evaluate(self, term: Term, x: Tensor, y: Tensor, keys: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         pair = Pair(x, self._attacked(term.attack, x, y, keys), y)
         scene = term.loss.scene(self.model, pair)
         value = term.loss.value(scene, term.loss.prepare(self.model, pair))
-        return value, scene.parts | _accuracies(scene)
+        prefix = f"{term.name}/" if term.name else ""
+        return value, {prefix + part: v for part, v in (scene.parts | _accuracies(scene)).items()}
 
     def _attacked(self, attack: PGD | None, x: Tensor, y: Tensor, keys: Tensor) -> Tensor:
         if attack is None:

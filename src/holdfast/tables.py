@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config import preset_names
-from holdfast.errors import expected
+from holdfast.errors import InputError, expected
 from holdfast.jobs import Job
 
 MAIN = ("natural", "madry", "ig_norm", "ig_sum_norm", "erar", "erar_plus")
@@ -37,19 +37,39 @@ class PaperTable:
         unknown = sorted(set(methods) - set(self.methods))
         if unknown:
             raise expected(f"methods out of {', '.join(self.methods)}", got=", ".join(unknown))
-        chosen = [m for m in self.methods if not methods or m in methods]
-        return [
+        chosen = [m for m in self.methods if not methods or m in methods or (self.quality and m == "natural")]
+        found = [
             self._job(out, dataset, method, tier, seed, dict(options or {}))
             for dataset in self.datasets
             for method in chosen
             for seed in seeds
         ]
+        available = set(preset_names())
+        runnable = [job for job in found if job.preset in available]
+        if not runnable or (methods and len(runnable) < len(found)):
+            missing = next(job.preset for job in found if job.preset not in available)
+            tiers = sorted({p.partition(":")[2] for p in available if p.split("/")[0] in self.datasets})
+            raise expected(f"a tier out of {', '.join(tiers)} that has these methods", got=f"{tier}: no {missing}")
+        return runnable
+
+    def left_out(self, tier: str) -> list[str]:
+        """Presets of the table that this tier does not have."""
+        available = set(preset_names())
+        wanted = [f"{dataset}/{method}:{tier}" for dataset in self.datasets for method in self.methods]
+        return [preset for preset in wanted if preset not in available]
 
     def _job(self, out: Path, dataset: str, method: str, tier: str, seed: int, options: dict[str, Any]) -> Job:
         if self.quality:
-            options |= {"quality": True, "natural": out / dataset / "natural"}
-        folder = out / dataset / (method if seed == 0 else f"{method}-seed{seed}")
+            options |= {"quality": True}
+            if method != "natural":
+                options["natural"] = folder_of(out, tier, dataset) / "natural"
+        folder = folder_of(out, tier, dataset) / (method if seed == 0 else f"{method}-seed{seed}")
         return Job(preset=f"{dataset}/{method}:{tier}", folder=folder, seed=seed, options=options)
+
+
+def folder_of(out: Path, tier: str, dataset: str) -> Path:
+    """Where the runs of a dataset go; another tier is another folder, so that their results cannot be mixed up."""
+    return out / dataset if tier == "cpu" else out / tier / dataset
 
 
 def _table(name: str, title: str, datasets: tuple[str, ...], methods: tuple[str, ...], **more: Any) -> PaperTable:
@@ -99,9 +119,9 @@ TABLES = {
 
 def state_of(table: PaperTable, out: Path, tier: str) -> str:
     """How many runs of a table are finished, in words."""
-    available = set(preset_names())
-    jobs = [job for job in table.jobs(out, tier=tier) if job.preset in available]
-    if not jobs:
+    try:
+        jobs = table.jobs(out, tier=tier)
+    except InputError:
         return f"no presets of tier {tier}"
     finished = sum(job.finished for job in jobs)
     return "done" if finished == len(jobs) else f"{finished} of {len(jobs)} runs done"

@@ -28,13 +28,14 @@ attacks = st.builds(
     random_start=st.booleans(),
     keep_prediction=st.booleans(),
     best_by=st.sampled_from([None, LAST, KendallDrop(attribution=IG)]),
+    quantize=st.booleans(),
 )
 
 
 @settings(max_examples=60)
 @given(attack=attacks, seed=st.integers(0, 50))
 def test_inside_ball_and_bounds_with_the_label_kept(attack: PGD, seed: int) -> None:
-    net, x = tiny_net(seed % 5), tiny_images(4, seed)
+    net, x = tiny_net(seed % 5), (tiny_images(4, seed) * 255).round() / 255
     y = net(x).argmax(1)
     x_before, state = x.clone(), {k: v.clone() for k, v in net.state_dict().items()}
     x_adv = attack(net, x, y, keys=hf.make_keys(seed, torch.arange(4)))
@@ -44,6 +45,8 @@ def test_inside_ball_and_bounds_with_the_label_kept(attack: PGD, seed: int) -> N
     assert x_adv.min() >= 0
     assert x_adv.max() <= 1
     assert not x_adv.requires_grad
+    if attack.quantize:
+        torch.testing.assert_close(x_adv * 255, (x_adv * 255).round(), rtol=0, atol=1e-6)
     if attack.keep_prediction:
         assert torch.equal(net(x_adv).argmax(1), y)
     # inputs and model as found
@@ -118,6 +121,42 @@ def test_fooled_examples_cost_nothing_more() -> None:
     assert result.fooled.tolist() == [True] * 6 + [False] * 2
     # labels once, one pass of all eight (gradient and label), then two passes a step for the two that are left
     assert images <= 8 + 2 * 8 + 10 * 2 * 2
+
+
+def test_contradictions_are_refused() -> None:
+    ball = hf.Linf(0.1)
+    for bad in (
+        {"keep_prediction": True, "stop_when_fooled": True},
+        {"best_by": LAST, "random_start": True, "restarts": 2},
+        {"chunk": 0},
+    ):
+        with pytest.raises(hf.InputError, match="expected"):
+            PGD(CrossEntropy(), ball=ball, steps=1, step_size=0.1, **bad)
+
+
+def test_small_steps_add_up_to_grey_levels() -> None:
+    net, x = tiny_net(), (tiny_images(4) * 255).round() / 255
+    y, keys = net(x).argmax(1), torch.arange(4)
+    ensemble = hf.recipes.ifia_ensemble(eps=8 / 255, k=9, steps=20, step_size=0.4 / 255, ig_steps=2, quantize=True)
+    result = ensemble.run(net, x, y, keys=keys)
+    for name, member in zip(result.names, result.members, strict=True):
+        assert member.counts["attacked"] > 0, name
+
+
+def test_last_iterate_stops_as_soon_as_fooled() -> None:
+    net, x = tiny_net(), tiny_images(4)
+    images = 0
+
+    def counting(v: torch.Tensor) -> torch.Tensor:
+        nonlocal images
+        images += len(v)
+        return net(v)
+
+    wrong = (net(x).argmax(1) + 1) % 3
+    PGD(CrossEntropy(), ball=hf.Linf(0.1), steps=50, step_size=0.01, best_by=LAST, stop_when_fooled=True).run(
+        counting, x, wrong, keys=torch.arange(4)
+    )
+    assert images == 4  # one look; all are wrong already
 
 
 def test_zero_budget_returns_the_image_and_scores_of_exactly_one() -> None:

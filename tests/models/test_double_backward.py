@@ -42,6 +42,27 @@ def test_names_the_module_whose_forward_is_to_blame() -> None:
     assert [o.name for o in double_backward_audit(Functional(), X)] == ["(the network)"]
 
 
+def test_a_part_that_ignores_its_input_is_no_obstacle() -> None:
+    class Positions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Parameter(torch.randn(1, 16))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.table[:, : x.shape[1]]
+
+    class WithPositions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.positions, self.inner = Positions(), nn.Linear(16, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            flat = x.flatten(1)
+            return self.inner(torch.relu(flat + self.positions(flat)))
+
+    assert double_backward_audit(WithPositions(), X) == []
+
+
 def test_leaves_the_network_as_found() -> None:
     model = BatchNormNet().train()
     model.head.eval()

@@ -5,19 +5,18 @@ because the search was stopped early, or because the attack does no better than 
 a warning that travels with the result.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from holdfast import metrics
-from holdfast.attacks.explanation import ExplanationAttack, ExplanationResult, Outcome
+from holdfast.attacks.explanation import MAX_ZERO_GRADIENTS, ExplanationAttack, ExplanationResult, Outcome
 from holdfast.losses.maps import MapLoss, NoDirection, map_of
 from holdfast.models.modes import evaluating
 from holdfast.types import Model
 
-MAX_ZERO_GRADIENTS = 0.05
-"""More than this share of steps without a gradient: the loss is flat for the attack."""
 MIN_TWIN_AGREEMENT = 0.5
 """Cosine of the clean maps of the network and of its twin below which the twin is a poor guide."""
 MAX_DOUBLING_GAIN = 0.02
@@ -44,7 +43,7 @@ class Diagnosis:
         checks = (
             (
                 self.zero_gradients > MAX_ZERO_GRADIENTS,
-                f"{self.zero_gradients:.0%} of the steps had a gradient of zero everywhere and were taken at random",
+                f"{self.zero_gradients:.0%} of the steps had no gradient anywhere and were taken at random",
             ),
             (
                 self.twin_agreement < MIN_TWIN_AGREEMENT,
@@ -59,6 +58,8 @@ class Diagnosis:
                 f"the attack lowers the median Kendall by only {self.gain_over_noise:.3f} more than random signs do",
             ),
         )
+        if math.isnan(self.gain_over_noise):
+            return ("no image could be attacked, so nothing is known about the attack",)
         return tuple(text for trips, text in checks if trips)
 
 
@@ -68,7 +69,8 @@ def diagnose(attack: ExplanationAttack, model: Model, x: Tensor, y: Tensor, *, k
     pgd = attack.pgd
     doubled = replace(attack, pgd=replace(pgd, steps=2 * pgd.steps)).run(model, x, y, keys=keys)
     noise = random_control(attack).run(model, x, y, keys=keys)
-    tried = int((result.outcome != Outcome.MISCLASSIFIED).sum()) * pgd.steps * pgd.restarts
+    skipped = (result.outcome == Outcome.MISCLASSIFIED) | (result.outcome == Outcome.NAN_MAP)
+    tried = int((~skipped).sum()) * pgd.steps * pgd.restarts
     return Diagnosis(
         zero_gradients=float(result.random_steps.sum()) / max(1, tried),
         twin_agreement=_twin_agreement(attack, model, x, y),
@@ -97,7 +99,7 @@ def _median_kendall(result: ExplanationResult) -> float:
 def _twin_agreement(attack: ExplanationAttack, model: Model, x: Tensor, y: Tensor) -> float:
     loss = attack.pgd.loss
     if not isinstance(loss, MapLoss) or loss.beta is None:
-        return 1.0
+        return math.nan  # no twin, or not one that can be told from outside
     with evaluating(model), torch.no_grad():
         own = map_of(model, x, y, attack.attribution)
         twin = map_of(model, x, y, attack.attribution, beta=loss.beta)

@@ -60,7 +60,7 @@ class Ensemble:
         for index, challenger in enumerate(results[1:], start=1):
             wins = _wins(challenger, best)
             best = _merge(wins, challenger, best)
-            winner = torch.where(wins, index, winner)
+            winner = torch.where(wins & (challenger.outcome == Outcome.ATTACKED), index, winner)
         return EnsembleResult(
             x_adv=best.x_adv,
             outcome=best.outcome,
@@ -74,9 +74,10 @@ class Ensemble:
 
 
 def _wins(challenger: ExplanationResult, best: ExplanationResult) -> Tensor:
-    """A success beats a failure; among successes the smaller Kendall's tau."""
+    """A success beats a failure; among successes the smaller Kendall's tau; among failures one that kept the label."""
     success, smaller = challenger.outcome == Outcome.ATTACKED, challenger.scores.kendall < best.scores.kendall
-    return success & (smaller | (best.outcome != Outcome.ATTACKED))
+    kept_label = (challenger.outcome == Outcome.UNMOVED) & (best.outcome == Outcome.LABEL_LOST)
+    return success & (smaller | (best.outcome != Outcome.ATTACKED)) | kept_label
 
 
 def _merge(wins: Tensor, challenger: ExplanationResult, best: ExplanationResult) -> ExplanationResult:

@@ -13,7 +13,8 @@ from holdfast.attacks.batch import predictions
 from holdfast.attacks.pgd import PGD
 from holdfast.attribution.engine import images_per_pass
 from holdfast.checks import check_images, check_labels
-from holdfast.losses.maps import map_of
+from holdfast.errors import expected
+from holdfast.losses.maps import NoDirection, map_of
 from holdfast.models.double_backward import require_second_order
 from holdfast.models.modes import evaluating
 from holdfast.types import Attribution, Model
@@ -33,6 +34,9 @@ class Outcome(IntEnum):
     NAN_MAP = 4
     """The clean map is constant or not finite, so nothing can be ranked: skipped, no scores."""
 
+
+MAX_ZERO_GRADIENTS = 0.05
+"""More than this share of steps without a gradient: the loss is flat for the attack."""
 
 SCORES = ("top_k", "kendall", "spearman", "cosine", "center_shift")
 
@@ -88,6 +92,9 @@ class ExplanationAttack:
         """The perturbed images with the outcome and the scores of every example."""
         check_images(x)
         check_labels(y, x.shape[0])
+        pixels = x.shape[2] * x.shape[3]
+        if not 1 <= self.eval_k <= pixels:
+            raise expected(f"1 <= k <= {pixels}, the number of entries of a map", got=f"eval_k = {self.eval_k}")
         with evaluating(model):
             if self.pgd.loss.second_order and x.shape[0]:
                 require_second_order(model, x[:1])
@@ -100,7 +107,8 @@ class ExplanationAttack:
         attacked = self.pgd.run(model, x, y, keys=keys, active=active)
         outcome = torch.full_like(y, Outcome.ATTACKED)
         outcome[~attacked.found] = Outcome.UNMOVED
-        outcome[~attacked.found & (attacked.feasible == 0)] = Outcome.LABEL_LOST
+        if self.pgd.steps or self.pgd.random_start:  # else nothing was tried, so no label was lost
+            outcome[~attacked.found & (attacked.feasible == 0)] = Outcome.LABEL_LOST
         outcome[~active] = Outcome.NAN_MAP
         outcome[~right] = Outcome.MISCLASSIFIED
         # a failed attack left the image alone: its map is the clean one, and every score is exactly that of no change
@@ -112,7 +120,15 @@ class ExplanationAttack:
             outcome=outcome,
             scores=compare(clean_map, moved, self.eval_k, valid=active),
             random_steps=attacked.random_steps,
+            warnings=self._warnings(int(attacked.random_steps.sum()), int(active.sum())),
         )
+
+    def _warnings(self, random_steps: int, attacked: int) -> tuple[str, ...]:
+        """What the search itself shows about its own blindness; `diagnose` looks deeper."""
+        steps = attacked * self.pgd.steps * self.pgd.restarts
+        if isinstance(self.pgd.loss, NoDirection) or not steps or random_steps / steps <= MAX_ZERO_GRADIENTS:
+            return ()
+        return (f"{random_steps / steps:.0%} of the steps had no gradient anywhere and were taken at random",)
 
     def _maps(self, model: Model, x: Tensor, y: Tensor, wanted: Tensor) -> Tensor:
         """Maps [B, H, W] of the wanted examples, zero for the others."""

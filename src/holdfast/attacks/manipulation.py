@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from holdfast.attribution.engine import check_logits
 from holdfast.attribution.integrated import IntegratedGradients
 from holdfast.attribution.scores import true_probability
 from holdfast.checks import check_images, check_labels
@@ -56,7 +57,9 @@ class Manipulation:
     def _optimise(self, model: Model, x: Tensor, y: Tensor) -> Tensor:
         target = self._normalised_target(x)
         with torch.no_grad():
-            output = model(x).softmax(1)
+            logits = check_logits(model(x), x)
+            check_labels(y, x.shape[0], logits.shape[1])
+            output = logits.softmax(1)
         x_adv = x.clone().requires_grad_()
         optimizer = torch.optim.Adam([x_adv], lr=self.learning_rate)
         for step in range(self.steps):
@@ -83,7 +86,10 @@ class Manipulation:
         return first * math.pow(last / first, step / max(1, self.steps - 1))
 
     def _normalised_target(self, x: Tensor) -> Tensor:
-        if self.target.shape[-2:] != x.shape[-2:]:
-            raise expected(f"a target map of {list(x.shape[-2:])}", got=f"shape {list(self.target.shape)}")
+        if self.target.shape not in ((x.shape[0], *x.shape[2:]), x.shape[2:]):
+            wanted = f"a target map of {list(x.shape[2:])}, or one for each of the images"
+            raise expected(wanted, got=f"shape {list(self.target.shape)}")
+        if not bool((self.target.abs().sum((-2, -1)) > 0).all()):
+            raise expected("a target map with some mass", got="one that is zero everywhere")
         amount = self.target.to(x).abs().expand(x.shape[0], *x.shape[2:])
         return amount / amount.sum((1, 2), keepdim=True)

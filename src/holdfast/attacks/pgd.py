@@ -14,11 +14,12 @@ from torch import Tensor
 
 from holdfast import rng
 from holdfast.attacks.batch import Batch, predictions
-from holdfast.attribution.engine import images_per_pass, slices
+from holdfast.attribution.engine import check_chunk, images_per_pass, slices
 from holdfast.balls import Ball
 from holdfast.checks import check_images, check_keys, check_labels
 from holdfast.errors import expected
 from holdfast.losses.base import Clean, Loss, select
+from holdfast.losses.maps import NoDirection
 from holdfast.models.double_backward import require_second_order
 from holdfast.models.modes import evaluating
 from holdfast.ops import flatten
@@ -48,7 +49,7 @@ class AttackResult:
     fooled: Tensor
     """bool: the prediction was not y when the attack stopped; known only with `stop_when_fooled`."""
     random_steps: Tensor
-    """int64: steps for which the gradient was zero everywhere, so that a keyed random sign was taken instead."""
+    """int64: steps for which the gradient was zero (or NaN) everywhere, so that a keyed random sign was taken."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,19 @@ class PGD:
     chunk: int | None = None
 
     def __post_init__(self) -> None:
+        check_chunk(self.chunk)
         if self.steps < 0:
             raise expected("steps >= 0", got=self.steps)
         if not 0 <= self.step_size < float("inf"):
             raise expected("a step size >= 0", got=self.step_size)
-        if self.restarts < 1 or (self.restarts > 1 and not self.random_start):
+        if self.restarts < 1 or (self.restarts > 1 and not (self.random_start or isinstance(self.loss, NoDirection))):
             fix = "without a random start every restart is the same search; pass random_start=True"
             raise expected("one restart, or several with a random start", got=self.restarts, fix=fix)
+        if self.restarts > 1 and isinstance(self.best_by, Last):
+            raise expected("one restart with best_by=LAST", got=self.restarts, fix="the last search would always win")
+        if self.keep_prediction and self.stop_when_fooled:
+            fix = "one keeps the prediction, the other stops when it is lost"
+            raise expected("keep_prediction or stop_when_fooled, not both", got="both", fix=fix)
 
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> Tensor:
         """Perturbed images like x, detached, inside ball and pixel range."""
@@ -112,7 +119,21 @@ class PGD:
         rows = torch.arange(x.shape[0], device=x.device) if active is None else active.nonzero().flatten()
         if rows.numel() == 0:
             return result
+        if active is not None:
+            return replace(self, loss=self.loss.for_rows(rows))._search_rows(model, x, y, keys, rows, result)
+        return self._search_rows(model, x, y, keys, rows, result)
+
+    def _search_rows(
+        self, model: Model, x: Tensor, y: Tensor, keys: Tensor, rows: Tensor, result: AttackResult
+    ) -> AttackResult:
         whole = self._first_batch(model, x[rows], y[rows], keys[rows], rows)
+        if self.stop_when_fooled and whole.label is not None:  # wrong already: done, at no further cost
+            wrong = whole.label != whole.y
+            result.fooled[rows] = result.found[rows] = wrong
+            whole = whole.keep(~wrong)
+        rows = whole.rows
+        if rows.numel() == 0:
+            return result
         if whole.judge_clean is not None:  # what is kept must beat the clean image
             result.value[rows] = self._judge(model, whole, whole.x)
         for restart in range(self.restarts):
@@ -123,18 +144,16 @@ class PGD:
 
     def _first_batch(self, model: Model, x: Tensor, y: Tensor, keys: Tensor, rows: Tensor) -> Batch:
         needs_label = self.keep_prediction or self.stop_when_fooled
-        label = None
-        if needs_label or not isinstance(self.best_by, Last):  # training attacks do not pay for this pass
-            clean = predictions(model, x, self._images_per_pass(x))
-            check_labels(y, x.shape[0], clean.classes)
-            label = clean.labels if needs_label else None
+        # who needs no labels pays for one image only, to learn how many classes there are
+        clean = predictions(model, x if needs_label else x[:1], self._images_per_pass(x))
+        check_labels(y, x.shape[0], clean.classes)
         judge = self.best_by if isinstance(self.best_by, Loss) else None
         return Batch(
             rows=rows,
             x=x,
             y=y,
             keys=keys,
-            label=label,
+            label=clean.labels if needs_label else None,
             clean={},
             judge_clean=judge.prepare(model, Pair(x, x, y)) if judge else None,
         )
@@ -143,23 +162,24 @@ class PGD:
         """One search from one start, writing what is worth keeping into `result`."""
         x_adv = batch.x
         if self.random_start:
-            x_adv = self._inside(self.ball.sample(rng.combine(batch.keys, restart), batch.x), batch.x)
+            x_adv = self.ball.sample(rng.combine(batch.keys, restart), batch.x)
         with torch.no_grad():
             batch = replace(batch, clean=self.loss.prepare(model, Pair(batch.x, x_adv, batch.y)))
         for step in range(self.steps + 1):
             if batch.rows.numel() == 0:
                 return
             last = step == self.steps
-            value, gradient = self._ascent(model, batch, x_adv, gradient_too=not last)
+            seen = self._rounded(x_adv, batch.x)
+            value, gradient = self._ascent(model, batch, seen, gradient_too=not last)
             if self._is_candidate(step):
-                alive = self._keep_best(model, batch, x_adv, value, result)
+                alive = self._keep_best(model, batch, seen, value, result)
                 batch, x_adv = batch.keep(alive), x_adv[alive]
                 gradient = None if gradient is None else gradient[alive]
             if gradient is not None:
                 x_adv = self._step(batch, x_adv, gradient, (restart << 32) + step, result)
 
     def _is_candidate(self, step: int) -> bool:
-        if isinstance(self.best_by, Last) and not self.keep_prediction:
+        if isinstance(self.best_by, Last) and not (self.keep_prediction or self.stop_when_fooled):
             return step == self.steps
         # the clean image may have the largest loss, but it is never an attack that moved the map
         return step > 0 or self.random_start or self.best_by is None
@@ -197,19 +217,21 @@ class PGD:
         return self.best_by(model, Pair(batch.x, x_adv, batch.y), batch.judge_clean).double()
 
     def _step(self, batch: Batch, x_adv: Tensor, gradient: Tensor, number: int, result: AttackResult) -> Tensor:
-        gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
+        gradient = gradient.nan_to_num(nan=0.0, posinf=1e30, neginf=-1e30)
         lost = (flatten(gradient) == 0).all(1)
         if bool(lost.any()):  # nowhere to go: a keyed random sign instead of standing still
             noise = rng.signs(rng.combine(batch.keys[lost], number), gradient[lost], stream=1)
             gradient = gradient.index_put((lost,), noise)
             result.random_steps[batch.rows] += lost
-        return self._inside(x_adv + self.step_size * self.ball.step(gradient), batch.x)
+        return self.ball.project(x_adv + self.step_size * self.ball.step(gradient), batch.x)
 
-    def _inside(self, x_adv: Tensor, x: Tensor) -> Tensor:
-        x_adv = self.ball.project(x_adv, x)
+    def _rounded(self, x_adv: Tensor, x: Tensor) -> Tensor:
+        """What the network sees: with `quantize` whole grey levels, cut towards x so that they stay in the ball.
+
+        The search itself goes on from the unrounded image, or steps of less than a level would never add up.
+        """
         if not self.quantize:
             return x_adv
-        # Whole grey levels, cut towards the clean image so that the change cannot leave the ball.
         levels = (x_adv - x) * GREY_LEVELS
         return ((x * GREY_LEVELS).round() + (levels + 1e-3 * levels.sign()).trunc()) / GREY_LEVELS
 
@@ -236,13 +258,15 @@ class PGD:
         with torch.enable_grad():
             x_adv = pair.x_adv.detach().requires_grad_()
             value = self.loss(model, Pair(pair.x, x_adv, pair.y), clean)
-            if not value.requires_grad:
+            gradient = None
+            if value.requires_grad:
+                (gradient,) = torch.autograd.grad(value.sum(), x_adv, allow_unused=True)
+            if gradient is None:
                 raise expected(
                     "a loss that depends differentiably on the image",
                     got=f"{type(self.loss).__name__} without a gradient",
                     fix="the model or the loss detaches its input",
                 )
-            (gradient,) = torch.autograd.grad(value.sum(), x_adv)
         return value.detach(), gradient
 
     def _images_per_pass(self, x: Tensor) -> int:

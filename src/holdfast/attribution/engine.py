@@ -73,6 +73,12 @@ def images_per_pass(x: Tensor) -> int:
     return max(1, PIXELS_PER_PASS // math.prod(x.shape[1:]))
 
 
+def check_chunk(chunk: int | None) -> None:
+    """Refuse a bound on the images in one pass that lets none through."""
+    if chunk is not None and chunk < 1:
+        raise expected("chunk >= 1, the most images in one forward pass, or None", got=chunk)
+
+
 def slices(total: int, size: int) -> Iterator[slice]:
     """Consecutive slices of at most `size` that cover `total`."""
     for start in range(0, total, size):

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.attribution.engine import Target, averaged_gradients, check_logits
+from holdfast import rng
+from holdfast.attribution.engine import Target, averaged_gradients, check_chunk, check_logits, images_per_pass, slices
 from holdfast.attribution.quadrature import RULES, inverse_moment, nodes
 from holdfast.attribution.scores import true_logit
 from holdfast.errors import expected
-from holdfast.models.scale import is_scale_invariant
+from holdfast.models.scale import is_scale_invariant, scale_invariant_images
 from holdfast.ops import flatten
 from holdfast.types import Model, Score
 
@@ -42,6 +43,7 @@ class IntegratedGradients:
 
     def __post_init__(self) -> None:
         nodes(self.rule, self.steps, torch.empty(0))  # refuses an unknown rule or no steps
+        check_chunk(self.chunk)
         if self.shortcut and self.scale_factor() is None:
             raise expected("a zero baseline and a rule without a point at 0 for the shortcut", got=self)
 
@@ -60,8 +62,17 @@ class IntegratedGradients:
         self, model: Model, start: Tensor | None, end: Tensor, targets: Sequence[Target], *, create_graph: bool = False
     ) -> "Trace":
         """Maps of all `targets` along the path from `start` (None: the baseline) to `end`, and the logits at `end`."""
-        if start is None and self._takes_shortcut(model, end):
-            return self._one_gradient(model, end, targets, create_graph)
+        if start is None and end.shape[0]:
+            short = self._takes_shortcut(model, end)
+            if bool(short.all()):
+                return self._one_gradient(model, end, targets, create_graph)
+            if bool(short.any()):
+                return self._trace_both_ways(model, end, targets, create_graph, short)
+        return self._walk(model, start, end, targets, create_graph)
+
+    def _walk(
+        self, model: Model, start: Tensor | None, end: Tensor, targets: Sequence[Target], create_graph: bool
+    ) -> "Trace":
         t, weights = nodes(self.rule, self.steps, end)
         origin = self.start(end) if start is None else start
         way = end - origin
@@ -85,9 +96,14 @@ class IntegratedGradients:
     def completeness_gap(self, model: Model, x: Tensor, y: Tensor, attribution: Tensor | None = None) -> Tensor:
         """sum_i IG_i - (s(f(x)) - s(f(x0))), [B]: zero for the exact integral, so it measures the quadrature error."""
         total = flatten(self(model, x, y) if attribution is None else attribution).sum(1)
-        with torch.no_grad():
-            ends = [self.score(check_logits(model(end), x), y) for end in (x, self.start(x))]
-        return total - (ends[0] - ends[1])
+        return total - self.change_of_score(model, x, y)
+
+    @torch.no_grad()
+    def change_of_score(self, model: Model, x: Tensor, y: Tensor) -> Tensor:
+        """s(f(x)) - s(f(x0)), [B]: what the map should sum to."""
+        parts = list(slices(x.shape[0], self.chunk or images_per_pass(x)))
+        ends = [torch.cat([check_logits(model(end[p]), x[p]) for p in parts]) for end in (x, self.start(x))]
+        return self.score(ends[0], y) - self.score(ends[1], y)
 
     def start(self, x: Tensor) -> Tensor:
         """The baseline x0 as a batch like x."""
@@ -102,13 +118,29 @@ class IntegratedGradients:
         black = not isinstance(self.baseline, Tensor) and self.baseline == 0
         return inverse_moment(self.rule, self.steps) if black else None
 
-    def _takes_shortcut(self, model: Model, x: Tensor) -> bool:
-        if self.shortcut is not None:
-            return self.shortcut
-        if self.scale_factor() is None or x.shape[0] == 0:
-            return False
-        declared = getattr(model, "scale_invariant", None)
-        return _shows_scale_invariance(model, x) if declared is None else bool(declared)
+    def _takes_shortcut(self, model: Model, x: Tensor) -> Tensor:
+        """bool [B]: decided for each image by itself, so that the others in its batch have no say."""
+        declared = self.shortcut if self.shortcut is not None else getattr(model, "scale_invariant", None)
+        if self.scale_factor() is None:
+            declared = False
+        if declared is not None:
+            return x.new_full((x.shape[0],), bool(declared), dtype=torch.bool)
+        return _shows_scale_invariance(model, x.detach(), smallest=float(RULES[self.rule](self.steps)[0].min()))
+
+    def _trace_both_ways(
+        self, model: Model, x: Tensor, targets: Sequence[Target], create_graph: bool, short: Tensor
+    ) -> "Trace":
+        """The shortcut for the images that allow it, the long way for the others, put together again."""
+        parts = []
+        for rows, way in ((short.nonzero().flatten(), True), ((~short).nonzero().flatten(), False)):
+            there = [(score, y[rows]) for score, y in targets]
+            one = self._one_gradient(model, x[rows], there, create_graph) if way else None
+            parts.append((rows, one or self._walk(model, None, x[rows], there, create_graph)))
+        order = torch.cat([rows for rows, _ in parts]).argsort()
+        maps = [torch.cat(pieces)[order] for pieces in zip(*(trace.maps for _, trace in parts), strict=True)]
+        ends = [trace.end_logits for _, trace in parts]
+        logits = None if any(end is None for end in ends) else torch.cat([e for e in ends if e is not None])[order]
+        return Trace(maps, logits)
 
     def _one_gradient(self, model: Model, x: Tensor, targets: Sequence[Target], create_graph: bool) -> "Trace":
         factor = self.scale_factor()
@@ -133,10 +165,11 @@ class Trace:
     end_logits: Tensor | None
 
 
-def _shows_scale_invariance(model: Model, x: Tensor) -> bool:
-    """The numerical test, on one image first: most networks fail it at once and pay for no more than that."""
-    x = x.detach()
-    bright = x[flatten(x).abs().amax(1) > 0]
-    if bright.shape[0] == 0:
-        return False
-    return is_scale_invariant(model, bright[:1]) and is_scale_invariant(model, bright)
+def _shows_scale_invariance(model: Model, x: Tensor, smallest: float) -> Tensor:
+    """The numerical test, on one made-up image first: most networks fail it at once and pay for no more than that."""
+    scales = (0.5, 0.1, smallest)
+    probe = rng.uniform(torch.zeros(1, dtype=torch.int64, device=x.device), x[:1])
+    if not is_scale_invariant(model, probe, scales=scales):
+        return torch.zeros(x.shape[0], dtype=torch.bool, device=x.device)
+    parts = [scale_invariant_images(model, x[part], scales=scales) for part in slices(x.shape[0], images_per_pass(x))]
+    return torch.cat(parts)

@@ -1,7 +1,7 @@
 """The command `holdfast audit`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from holdfast.data import Dataset
@@ -16,6 +16,7 @@ def audit(
     mean: tuple[float, ...] | None = None,
     std: tuple[float, ...] | None = None,
     size: int | None = None,
+    split: str | None = None,
     labels: Literal["given", "predicted"] = "given",
     eps: float = 8 / 255,
     steps: int = 50,
@@ -45,13 +46,14 @@ def audit(
         mean: What the network subtracts from pixels in [0, 1], one number or one a channel; nothing if not given.
         std: What it divides by.
         size: Resize the images of a folder to this side.
+        split: Which part of the data: train, test or all. If not given: test where the data has one, else all.
         labels: Explain the given label, or the class the network predicts (for images without labels).
         eps: The largest change of a pixel; pixels are in [0, 1].
         steps: Steps of the attack.
         k: How many of the top pixels are watched; a tenth of the image if not given.
         ig_steps: Points of integrated gradients.
-        limit: How many images, a seeded stratified subset; none for all.
-        strong: Also the ensemble of eight attacks, of which the worst counts.
+        limit: How many images, a seeded stratified subset; None for all.
+        strong: Also the ensemble of eight attacks, of which the worst counts; about four times the work.
         seed: Decides the subset and the random parts of the attacks.
         device: cpu, cuda, ...; auto takes the GPU if there is one.
         quiet: No progress line.
@@ -67,8 +69,8 @@ def audit(
 
     console, where = Console(), pick_device(device)
     network = _network(model, weights, mean, std).to(where)
-    images = _images(data, size)
-    for line in _assumptions(network, images, labels):
+    images = _images(data, size, split, labels)
+    for line in _assumptions(network, images, labels, weights, model):
         console.print(line, style="dim", highlight=False, soft_wrap=True)
     settings = AuditSettings(eps=eps, steps=steps, k=k, ig_steps=ig_steps, limit=limit, strong=strong, seed=seed)
     with measuring(console, quiet) as report:
@@ -89,6 +91,9 @@ def _network(
     if ":" not in model:
         if not Path(model).is_dir():
             raise expected("package.module:function or the folder of a run", got=repr(model))
+        if weights is not None or mean is not None or std is not None:
+            fix = "the folder of a run has its own"
+            raise expected("no --weights, --mean or --std with the folder of a run", got="one of them", fix=fix)
         return load(model)
     network = build_model(Network(name=model, mean=mean, std=std), seed=0)
     if weights is not None:
@@ -96,21 +101,32 @@ def _network(
     return network.eval()
 
 
-def _images(path: Path, size: int | None) -> "Dataset":
+def _images(path: Path, size: int | None, split: str | None, labels: str) -> "Dataset":
     from holdfast.data import load
 
-    if not path.is_dir():
-        return load(str(path), split="test")
-    return load(str(path), split="all") if size is None else load(str(path), split="all", size=size)
+    divided = path.is_dir() and (path / "test").is_dir() and (path / "train").is_dir()
+    part = split or ("all" if path.is_dir() and not divided else "test")
+    options: dict[str, Any] = {} if size is None else {"size": size}
+    if path.is_dir() and labels == "predicted" and not divided:
+        options["unlabelled"] = True
+    return load(str(path), split=part, **options)
 
 
-def _assumptions(network: "Classifier", images: "Dataset", labels: str) -> list[str]:
+def _assumptions(network: "Classifier", images: "Dataset", labels: str, weights: Path | None, model: str) -> list[str]:
     """What was taken for granted, said aloud: nothing is guessed in silence."""
     mean, std = (None if v is None else [round(float(n), 4) for n in v] for v in (network.mean, network.std))
     inside = "none (pixels in [0, 1] go in as they are)" if mean is None and std is None else f"mean {mean}, std {std}"
-    lines = [f"normalisation before the network: {inside}"]
+    channels, height, width = images.image_shape
+    lines = [
+        f"{len(images)} images of {channels} x {height} x {width}, from {images.source}, split {images.split}",
+        f"normalisation before the network: {inside}",
+    ]
+    if weights is None and ":" in model:
+        lines.append(f"weights: as {model} makes them, since no --weights were given")
     if labels == "given":
         shown = ", ".join(f"{i} = {name}" for i, name in enumerate(images.class_names[:5]))
         more = ", ..." if images.num_classes > 5 else ""
         lines.append(f"outputs of the network are taken to be the classes in this order: {shown}{more}")
+    else:
+        lines.append("labels: what the network predicts")
     return lines

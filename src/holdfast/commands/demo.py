@@ -12,7 +12,13 @@ if TYPE_CHECKING:
     from holdfast.jobs import Job
 
 METHODS = ("natural", "madry", "ig_sum_norm", "erar", "erar_plus")
-PAIRS = (("madry", "natural"), ("erar", "natural"), ("erar_plus", "natural"), ("erar_plus", "madry"))
+PAIRS = (
+    ("madry", "natural"),
+    ("ig_sum_norm", "natural"),
+    ("erar", "natural"),
+    ("erar_plus", "natural"),
+    ("erar_plus", "madry"),
+)
 
 
 def demo(
@@ -76,8 +82,10 @@ def _table(runs: dict[str, Path]) -> "RichTable":
     from holdfast.results import read_run
 
     found = {method: read_run(runs[method]).summary or {} for method in METHODS}
-    k = 12
-    table = RichTable(title=f"top {k} pixels kept and Kendall's tau, medians; accuracy on all 360 test digits")
+    first = found[METHODS[0]]
+    seen = first.get("limit") or f"{first['n']} images"
+    title = f"share of the top pixels kept, and Kendall's tau: medians over the right ones of {seen}"
+    table = RichTable(title=title, caption=f"accuracies on {first['natural_accuracy_n']} test images")
     for head in ("method", "accuracy", "under PGD", "noise", "reference attack", "strongest attack"):
         table.add_column(head, justify="left" if head == "method" else "right")
     for method, summary in found.items():

@@ -43,12 +43,15 @@ def evaluate(
     """
     from rich.console import Console
 
+    from holdfast.errors import expected
     from holdfast.measure import MeasureOptions, measure
     from holdfast.report import view_runs
     from holdfast.report.render import to_rich
     from holdfast.report.tables import results_table
     from holdfast.results import read_run
 
+    if natural is not None and not quality:
+        raise expected("--natural only with --quality", got="--natural alone", fix="add --quality")
     options = MeasureOptions(
         limit=limit,
         pgd_limit=pgd_limit,

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import arg
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from holdfast.jobs import Job
     from holdfast.tables import PaperTable
 
@@ -39,7 +41,8 @@ def reproduce(
         tier: The presets to use: paper, released-code, rar-config or cpu.
         methods: Only these methods of the table.
         seeds: Every method is trained once for each seed.
-        out: Runs go to OUT/<dataset>/<method>[-seed], the table to OUT/<table>.md, .tex and .csv.
+        out: Runs of tier cpu go to OUT/<dataset>/<method>[-seed], of other tiers to OUT/<tier>/...; the tables, as
+            Markdown, LaTeX and CSV, to OUT/table-<name>/.
         limit: Test images whose explanations are attacked; a seeded stratified subset.
         pgd_limit: Test images for the accuracy under PGD.
         launcher: This machine, or a Slurm cluster through submitit.
@@ -63,29 +66,33 @@ def reproduce(
     wanted = TABLES[table]
     options = {k: v for k, v in {"limit": limit, "pgd_limit": pgd_limit}.items() if v is not None}
     jobs = wanted.jobs(out, tier=tier, methods=methods, seeds=seeds, options=options)
-    _run(jobs, workers, launcher, console)
+    for preset in [] if methods else wanted.left_out(tier):
+        console.print(f"{preset} does not exist and is left out", style="yellow", highlight=False)
+    natural = [job for job in jobs if wanted.quality and job.folder.name == "natural"]
+    for part in (natural, [job for job in jobs if job not in natural]):  # the others are compared with natural
+        if part:
+            _run(part, workers, launcher, console)
     _print(wanted, jobs, out, console)
 
 
-def _run(jobs: "list[Job]", workers: int, launcher: str, console) -> None:  # type: ignore[no-untyped-def]
+def _run(jobs: "list[Job]", workers: int, launcher: str, console: "Console") -> None:
     from holdfast.commands.progress import run_with_progress
-    from holdfast.config import make_config
 
-    configs = [make_config(job.preset, overrides=list(job.changes)) for job in jobs]
+    configs = [job.config() for job in jobs]
     steps = max(config.train.steps for config in configs)
-    rows = max(3 * (config.evaluate.limit or 1000) for config in configs)
+    rows = max(3 * (jobs[0].options.get("limit") or config.evaluate.limit or 1000) for config in configs)
     run_with_progress(jobs, steps=steps, rows=rows, workers=workers, console=console, launcher=launcher)
 
 
-def _print(table: "PaperTable", jobs: "list[Job]", out: Path, console) -> None:  # type: ignore[no-untyped-def]
+def _print(table: "PaperTable", jobs: "list[Job]", out: Path, console: "Console") -> None:
     from holdfast.report import view_runs, write_tables
     from holdfast.report.render import to_rich
-    from holdfast.report.tables import results_table
+    from holdfast.report.tables import quality_table, results_table
     from holdfast.report.view import datasets
     from holdfast.results import read_run
 
     views = view_runs([read_run(job.folder) for job in jobs])
     for group in datasets(views).values():
-        console.print(to_rich(results_table(group)))
+        console.print(to_rich(quality_table(group) if table.quality else results_table(group)))
     for path in write_tables(views, out / f"table-{table.name}"):
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)

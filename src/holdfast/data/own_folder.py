@@ -22,12 +22,16 @@ def load_folder(
     size: int | tuple[int, int] | None = None,
     holdout: float | int | None = None,
     holdout_seed: int = 0,
+    unlabelled: bool = False,
 ) -> Dataset:
     """One split: classes are the sorted folder names, images are in the order of their sorted paths.
 
     `size` (height and width, or one number for both) resizes; without it all images must have one size. Without `train`
-    and `test` folders, `holdout` (fraction or count) sets the test part aside; split "all" takes all.
+    and `test` folders, `holdout` (fraction or count) sets the test part aside; split "all" takes all. `unlabelled`
+    takes images wherever they lie, as one class, for those who only want to show them to a network.
     """
+    if unlabelled:
+        return _as_one_class(path, split, _pair(size))
     divided = (path / "train").is_dir() and (path / "test").is_dir()
     _check_split(split, divided, holdout)
     class_names = _class_names([path / "train", path / "test"] if divided else [path])
@@ -39,6 +43,12 @@ def load_folder(
     ignored = f", {listing.ignored} other files ignored" if listing.ignored else ""
     source = f"folder {path.name} ({len(listing.paths)} images{ignored})"
     return make_dataset(arrays, name=path.name, split=split, class_names=class_names, source=source)
+
+
+def _as_one_class(path: Path, split: str, size: tuple[int, int] | None) -> Dataset:
+    listing = _list(path, (".",))
+    source = f"folder {path.name} ({len(listing.paths)} images without labels)"
+    return make_dataset(_read(listing, size), name=path.name, split=split, class_names=("unlabelled",), source=source)
 
 
 @dataclass(frozen=True, kw_only=True)

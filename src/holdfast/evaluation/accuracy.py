@@ -12,7 +12,7 @@ from holdfast.attacks.pgd import PGD
 from holdfast.attribution.engine import images_per_pass
 from holdfast.data.dataset import Dataset, to_float
 from holdfast.models.modes import evaluating
-from holdfast.results.lines import append_lines, read_complete
+from holdfast.results.lines import append_lines, read_complete, repair
 from holdfast.rng import make_keys
 from holdfast.types import Model
 
@@ -65,7 +65,7 @@ def measure_accuracy(
             right, labels = _one_batch(model, x, y, ids, pgd, under_pgd, seed)
         rows = list(zip(ids.tolist(), y.tolist(), labels.tolist(), right, strict=True))
         if path is not None:
-            append_lines(path, ("" if path.exists() else _HEADER) + "".join(_line(*row) for row in rows))
+            _append(path, "".join(_line(*row) for row in rows))
         for row in rows:
             _note(found, *row)
         yield len(found.label)
@@ -93,6 +93,12 @@ def _batches(
     for start in range(0, len(rows), batch_size):
         part = torch.tensor(rows[start : start + batch_size])
         yield to_float(data.x[part], device), data.y[part].to(device), data.ids[part].to(device)
+
+
+def _append(path: Path, lines: str) -> None:
+    repair(path)  # a torn header leaves an empty file, which needs its header again
+    fresh = not path.exists() or path.stat().st_size == 0
+    append_lines(path, (_HEADER if fresh else "") + lines)
 
 
 def _line(example: int, label: int, prediction: int, right: bool | None) -> str:

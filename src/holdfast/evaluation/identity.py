@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from holdfast.data.dataset import Dataset
@@ -18,12 +19,15 @@ FILE = "measured.json"
 def claim(folder: Path, parts: dict[str, Any]) -> None:
     """Write down what this evaluation measures, or refuse a folder that holds rows of something else."""
     path = folder / FILE
-    if not path.exists():
+    orphans = [name for name in ("examples.csv", "accuracy.csv") if (folder / name).exists()]
+    if not path.exists() and not orphans:
         write_json_atomic(path, parts)
         return
-    before = read_json(path)
-    changed = [name for name in parts if before.get(name) != parts[name]]
-    if changed:
+    before = read_json(path) if path.exists() else dict.fromkeys(parts)
+    changed = [name for name in parts if name in before and before[name] != parts[name]]
+    if not changed:
+        write_json_atomic(path, before | parts)
+    else:
         raise DataError(
             f"expected {folder} to hold rows of this evaluation, got rows with another {', '.join(changed)}; "
             f"use a new folder, or delete examples.csv, accuracy.csv and {FILE} there."
@@ -34,7 +38,7 @@ def identity(model: Model, data: Dataset, attacks: dict[str, Any], seed: int) ->
     """Checksums of network and images, the seed, and the settings of every attack in words."""
     return {
         "network": network_checksum(model),
-        "images": data.checksum or f"{data.name}, {len(data)} images",
+        "images": _images(data),
         "seed": seed,
         **{f"attack {name}": _words(attack) for name, attack in attacks.items()},
     }
@@ -47,10 +51,15 @@ def network_checksum(model: Model) -> str:
     digest = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):
         digest.update(name.encode())
-        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 
+def _images(data: Dataset) -> str:
+    digest = hashlib.sha256(data.y.numpy().tobytes() + data.ids.numpy().tobytes())
+    return f"{data.checksum or data.name} {digest.hexdigest()}"
+
+
 def _words(attack: Any) -> str:
-    # settings are frozen dataclasses, whose text is complete but for the addresses of functions
-    return re.sub(r"<function (\S+) at 0x[0-9a-f]+>", r"\1", repr(attack))
+    # settings are frozen dataclasses, whose text is complete but for the addresses of functions and objects
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(attack))

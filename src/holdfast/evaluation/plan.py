@@ -5,7 +5,7 @@ on where it stopped. Every random number is a hash of (seed, example id): the ro
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from holdfast.results.bootstrap import wilson
 from holdfast.results.examples import ExampleRow, Examples
 from holdfast.results.files import write_json_atomic
 from holdfast.results.panels import Panels, write_panels
+from holdfast.results.provenance import collect_provenance
 from holdfast.results.summary import Facts, summarise
 from holdfast.rng import make_keys
 from holdfast.types import Model
@@ -60,7 +61,6 @@ class Plan:
     """Images on which the attack itself is checked for blindness; 0 leaves that out."""
     batch_size: int = 64
     seed: int = 0
-    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 def evaluate(
@@ -82,7 +82,9 @@ def evaluate(
     subset, note = _subset(dataset, plan.limit, plan.seed)
     accuracy = _accuracy(model, dataset, plan, folder, device, report)
     rows = _attack_all(model, subset, plan, accuracy, folder, device, report)
-    facts = replace(facts or Facts(dataset=dataset.name, method="", preset="", seed=plan.seed), limit=note)
+    facts = facts or Facts(dataset=dataset.name, method="", preset="", seed=plan.seed)
+    origin = facts.provenance or collect_provenance(seeds=[plan.seed], device=str(device or "cpu"))
+    facts = replace(facts, limit=note, provenance=origin)
     summary = _summary(rows, accuracy, facts)
     for name, warnings in _diagnoses(model, subset, plan, device).items():
         summary["attacks"][name]["warnings"] += warnings
@@ -110,12 +112,13 @@ def _accuracy(
     report: Report | None,
 ) -> Accuracy:
     path = None if folder is None else folder / "accuracy.csv"
+    attacked, _ = _subset(dataset, plan.pgd_limit, plan.seed)
     found = read_accuracy(path)
     for done in measure_accuracy(
         found,
         model,
         dataset,
-        _subset(dataset, plan.pgd_limit, plan.seed)[0],
+        attacked,
         plan.pgd,
         seed=plan.seed,
         batch_size=max(plan.batch_size, 256),
@@ -124,6 +127,8 @@ def _accuracy(
     ):
         if report:
             report("accuracy", done, len(dataset))
+    under_pgd = set(attacked.ids.tolist()) if plan.pgd is not None else set()
+    found.correct_under_attack = {i: right for i, right in found.correct_under_attack.items() if i in under_pgd}
     return found
 
 
@@ -149,7 +154,8 @@ def _attack_all(
             rows += fresh
             if report:
                 report(name, len(subset) - len(left) + start + len(part), len(subset))
-    return rows
+    wanted = set(subset.ids.tolist())  # an earlier call may have looked at more
+    return [row for row in rows if row.attack in plan.attacks and row.id in wanted]
 
 
 def _attack_batch(

@@ -92,10 +92,8 @@ def relative_gap(model: Model, x: Tensor, y: Tensor, attribution: Attribution) -
     """|completeness gap| / |s(x) - s(x0)|, [B]; None for maps without that axiom."""
     if not isinstance(attribution, IntegratedGradients):
         return None
-    with torch.no_grad():
-        ends = [attribution.score(check_logits(model(end), x), y) for end in (x, attribution.start(x))]
     gap = attribution.completeness_gap(model, x, y)
-    return (gap.abs() / (ends[0] - ends[1]).abs().clamp_min(1e-12)).double()
+    return (gap.abs() / attribution.change_of_score(model, x, y).abs().clamp_min(1e-12)).double()
 
 
 def shuffled_weights(model: nn.Module, seed: int) -> nn.Module:

@@ -40,6 +40,10 @@ class Loss(ABC):
         """What a search computes once, from the clean image and the start `pair.x_adv`; nothing by default."""
         return {}
 
+    def for_rows(self, rows: Tensor) -> "Loss":
+        """The same loss for some of the examples; only losses that hold something for each example differ."""
+        return self
+
     @property
     def wants(self) -> tuple[Want, ...]:
         """The maps this loss asks its scene for."""
@@ -84,6 +88,9 @@ class Sum(Loss):
     def prepare(self, model: Model, pair: Pair) -> Clean:
         return {"first": self.first.prepare(model, pair), "second": self.second.prepare(model, pair)}
 
+    def for_rows(self, rows: Tensor) -> Loss:
+        return Sum(self.first.for_rows(rows), self.second.for_rows(rows))
+
     @property
     def wants(self) -> tuple[Want, ...]:
         return (*self.first.wants, *self.second.wants)
@@ -109,6 +116,9 @@ class Scaled(Loss):
 
     def prepare(self, model: Model, pair: Pair) -> Clean:
         return self.loss.prepare(model, pair)
+
+    def for_rows(self, rows: Tensor) -> Loss:
+        return Scaled(self.loss.for_rows(rows), self.factor)
 
     @property
     def wants(self) -> tuple[Want, ...]:

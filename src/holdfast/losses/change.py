@@ -128,7 +128,8 @@ class WACR(Loss):
         weighted = base * change if self.base_attribution else change
         first = scene.note("wacr_p1", SIZES[self.size](change * ~agrees))
         second = scene.note("wacr_p2", SIZES[self.size](weighted * agrees))
-        scene.note("share_p2", agrees.to(base.dtype).mean(1))
+        share = scene.note("share_p2", agrees.to(base.dtype).mean(1))
+        scene.note("share_p1", 1 - share)
         return first + second
 
 

@@ -7,7 +7,8 @@ itself, for networks that are smooth anyway), since a ReLU network's map has no 
 
 from abc import abstractmethod
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -38,6 +39,8 @@ class MapLoss(Loss):
 
     attribution: Attribution = field(default_factory=lambda: IntegratedGradients(steps=100))
     beta: float | None = 1.0
+    part: ClassVar[str] = "map"
+    """The name under which the log knows the value."""
 
     @abstractmethod
     def distance(self, shown: Tensor, clean: Clean) -> Tensor:
@@ -48,7 +51,7 @@ class MapLoss(Loss):
         return {"map": clean_map}
 
     def value(self, scene: Scene, clean: Clean) -> Tensor:
-        return scene.note(type(self).__name__, self.distance(self._shown(scene), clean))
+        return scene.note(self.part, self.distance(self._shown(scene), clean))
 
     def _shown(self, scene: Scene) -> Tensor:
         for want in self.wants:
@@ -112,9 +115,13 @@ class TargetMass(MapLoss):
     k: int
     target: Tensor
 
+    def for_rows(self, rows: Tensor) -> "TargetMass":
+        return replace(self, target=self.target[rows]) if self.target.dim() == 3 else self
+
     def remember(self, clean_map: Tensor) -> Clean:
-        if self.target.shape[-2:] != clean_map.shape[-2:]:
-            raise expected(f"a target map of {list(clean_map.shape[-2:])}", got=f"shape {list(self.target.shape)}")
+        if self.target.shape not in (clean_map.shape, clean_map.shape[1:]):
+            wanted = f"a target map of {list(clean_map.shape[1:])}, or one for each of the images"
+            raise expected(wanted, got=f"shape {list(self.target.shape)}")
         return {"inside": top_k_mask(self.target.to(clean_map).expand_as(clean_map), self.k)}
 
     def distance(self, shown: Tensor, clean: Clean) -> Tensor:
@@ -130,6 +137,7 @@ class MapCosine(MapLoss):
     """
 
     through_clean: bool = False
+    part: ClassVar[str] = "map_cosine"
 
     def prepare(self, model: Model, pair: Pair) -> Clean:
         graph = self.through_clean and torch.is_grad_enabled()

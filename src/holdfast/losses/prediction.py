@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from holdfast.attribution.scores import margin, true_loss
@@ -43,10 +44,11 @@ class PredictionKL(Loss):
     """KL(softmax f(x) || softmax f(x')), how far the prediction has moved (TRADES, Zhang et al. 2019)."""
 
     def prepare(self, model: Model, pair: Pair) -> Clean:
-        scene = self.scene(model, pair)
-        return {"log_p": scene.logits("clean").log_softmax(1)}
+        if torch.is_grad_enabled():  # training: the scene shares the clean logits, and they are differentiated too
+            return {}
+        return {"log_p": self.scene(model, pair).logits("clean").log_softmax(1)}
 
     def value(self, scene: Scene, clean: Clean) -> Tensor:
-        before: Tensor = clean["log_p"]
+        before: Tensor = clean["log_p"] if clean else scene.logits("clean").log_softmax(1)
         after = scene.logits("perturbed").log_softmax(1)
         return scene.note("kl_prediction", (before.exp() * (before - after)).sum(1))

@@ -22,6 +22,7 @@ from holdfast.models.modes import evaluating
 from holdfast.models.surrogate import smooth
 from holdfast.types import Model
 
+CUT = "its output does not depend differentiably on its input (detached or computed without gradient)"
 NO_SECOND = "its gradient was computed without a graph and has no derivative"
 
 
@@ -64,7 +65,11 @@ def double_backward_audit(model: nn.Module, x: Tensor) -> list[Obstacle]:
     """
     with torch.enable_grad(), evaluating(model), second_order():
         calls = _record_calls(model, x)
-        return _blame("", model, calls)
+        obstacles = _blame("", model, calls)
+        if not obstacles or _why_not(model, calls[model]) == CUT:
+            return obstacles
+    # a part that ignores its input (a table of positions, a mask) is no obstacle while the whole does not
+    return [obstacle for obstacle in obstacles if obstacle.reason != CUT]
 
 
 _SOUND: WeakSet[nn.Module] = WeakSet()
@@ -141,9 +146,11 @@ def _try_twice(forward: Callable[[], Any], inputs: list[Tensor]) -> str | None:
         with smooth():
             outputs = [t for t in tree_flatten(_tensors(forward()))[0] if isinstance(t, Tensor) and t.requires_grad]
             if not outputs:
-                return "its output does not depend differentiably on its input (detached or computed without gradient)"
+                return CUT
             total = torch.stack([(out * out).sum() for out in outputs]).sum()
             first = torch.autograd.grad(total, inputs, create_graph=True, allow_unused=True)
+            if all(g is None for g in first):
+                return CUT
             squares = [(g * g).sum() for g in first if g is not None and g.requires_grad]
             if not squares:
                 return NO_SECOND

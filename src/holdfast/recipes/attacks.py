@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
-from holdfast.attacks import PGD, Ensemble, ExplanationAttack
+from holdfast.attacks import LAST, PGD, Ensemble, ExplanationAttack
 from holdfast.attribution import IntegratedGradients
 from holdfast.balls import Ball, Linf
 from holdfast.errors import expected
@@ -25,7 +25,7 @@ from holdfast.types import Attribution
 
 def fgsm(*, eps: float) -> PGD:
     """One step of eps along the sign of the cross-entropy's gradient (Goodfellow et al. 2015)."""
-    return PGD(CrossEntropy(), ball=Linf(eps), steps=1, step_size=eps)
+    return PGD(CrossEntropy(), ball=Linf(eps), steps=1, step_size=eps, best_by=LAST)
 
 
 def pgd(
@@ -117,7 +117,7 @@ def ifia(
         quantize=quantize,
         chunk=chunk,
     )
-    return ExplanationAttack(pgd=search, attribution=explained, eval_k=eval_k or k)
+    return ExplanationAttack(pgd=search, attribution=explained, eval_k=k if eval_k is None else eval_k)
 
 
 VARIANTS: tuple[tuple[bool, float], ...] = ((False, 1.0), (True, 5.0))

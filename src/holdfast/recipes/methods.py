@@ -192,7 +192,7 @@ def erar_plus(
     terms = [Term((1 - plain_share) * AT_X_ADV + weight * maps, _search(inner, eps, attack_steps, step_size))]
     if plain_share > 0:
         plain = _search(AT_X_ADV, eps, plain_steps or attack_steps, plain_step_size or step_size)
-        terms.append(Term(plain_share * AT_X_ADV, plain))
+        terms.append(Term(plain_share * AT_X_ADV, plain, name="plain"))
     return Objective(model, terms, reduction=reduction, name="erar_plus")
 
 

@@ -14,9 +14,12 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Interrupted(HoldfastError):  # noqa: N818 - nothing went wrong
     """A run that was asked to stop and did; `step` steps are done and `signal` says who asked."""
 
-    def __init__(self, message: str, *, step: int, signal: str) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, step: int = 0, signal: str = "") -> None:
+        super().__init__(message, step, signal)  # all of it, so that it survives the way out of a worker process
         self.step, self.signal = step, signal
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class StopRequest:
