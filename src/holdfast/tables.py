@@ -105,16 +105,22 @@ TABLES = {
             ("natural", "madry", "ig_sum_norm", "erar"),
             quality=True,
         ),
-        _table(
-            "variance",
-            "Box plots of top-k and Kendall (a figure): see `holdfast report --figures`",
-            ("mnist", "fashion-mnist"),
-            ("ig_sum_norm", "erar"),
-        ),
         _table("digits", "Not in the paper: the same methods on the embedded digits", ("digits",), MAIN),
     )
 }
 """By the name that `holdfast reproduce` takes."""
+
+
+FIGURES = {
+    "first figure": ("Image, perturbed image and both maps of each method", "holdfast report RUNS --figures FOLDER"),
+    "variance figure": ("Box plots of top-k and Kendall", "holdfast report RUNS --figures FOLDER"),
+    "ablation figures": (
+        "Maps with CACR only, WACR only, both, without P_NCA",
+        "ablation-* above, then holdfast report",
+    ),
+    "human test": ("Which map is truest to the object", "holdfast report RUNS --vote"),
+}
+"""What the paper shows besides tables: what it is, and the command that makes it from the runs of a table."""
 
 
 def state_of(table: PaperTable, out: Path, tier: str) -> str:

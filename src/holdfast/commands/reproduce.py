@@ -7,6 +7,7 @@ from tyro.conf import arg
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table as RichTable
 
     from holdfast.jobs import Job
     from holdfast.tables import PaperTable
@@ -52,12 +53,11 @@ def reproduce(
     from rich.console import Console
 
     from holdfast.errors import expected
-    from holdfast.tables import TABLES, state_of
+    from holdfast.tables import TABLES
 
     console = Console()
     if show or not table:
-        for known in TABLES.values():
-            console.print(f"{known.name:16s} {known.title:70s} {state_of(known, out, tier)}", highlight=False)
+        console.print(_list(out, tier))
         return
     if table not in TABLES:
         raise expected(
@@ -73,6 +73,19 @@ def reproduce(
         if part:
             _run(part, workers, launcher, console)
     _print(wanted, jobs, out, console)
+
+
+def _list(out: Path, tier: str) -> "RichTable":
+    from rich.table import Table as RichTable
+
+    from holdfast.tables import FIGURES, TABLES, state_of
+
+    listed = RichTable("name", "what the paper shows", f"state (tier {tier})", box=None)
+    for known in TABLES.values():
+        listed.add_row(known.name, known.title, state_of(known, out, tier))
+    for name, (title, command) in FIGURES.items():
+        listed.add_row(name, title, command)
+    return listed
 
 
 def _run(jobs: "list[Job]", workers: int, launcher: str, console: "Console") -> None:
