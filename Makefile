@@ -4,8 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # One thread a test process: two processes share the two cores of a small machine.
-# -rs names every skipped test and why, so that a missing browser or dataset is said plainly.
-TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs
+# -ra names every failed and skipped test and why, so that a missing browser or dataset is said plainly.
+TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -ra
 
 .PHONY: demo test check lint types format bench clean help
 

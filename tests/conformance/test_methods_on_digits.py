@@ -1,7 +1,8 @@
 """The mission, end to end with fixed seeds: trained by its preset, `erar_plus` holds its maps where `natural` does not.
 
 The attack is IFIA with a random start on a sharp twin, on 150 test digits. Break the objective, the attack or the
-metric and this goes red: the margins asked for are about half of those seen.
+metric and this goes red: the margins asked for are about two thirds of those seen, and twice what adversarial
+training alone (`erar_plus` with weight 0) reaches.
 """
 
 from functools import cache
@@ -47,8 +48,8 @@ def mean(values: torch.Tensor) -> float:
 
 def test_erar_plus_beats_natural(scores) -> None:
     plus, natural = scores("erar_plus"), scores("natural")
-    assert mean(plus.top_k) > mean(natural.top_k) + 0.05
-    assert mean(plus.kendall) > mean(natural.kendall) + 0.035
+    assert mean(plus.top_k) > mean(natural.top_k) + 0.08
+    assert mean(plus.kendall) > mean(natural.kendall) + 0.05
     both = ~(plus.top_k.isnan() | natural.top_k.isnan())
     assert float((plus.kendall > natural.kendall)[both].double().mean()) > 0.7  # image by image, not by a few
 

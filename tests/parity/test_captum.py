@@ -35,6 +35,14 @@ def test_integrated_gradients(name: str, shape: tuple, options: dict, rule: str)
     assert float((ours - theirs).abs().max() / theirs.abs().max()) < 1e-5
 
 
+@pytest.mark.parametrize("name", ["paper-resnet", "wrn-28-10"])
+def test_networks_at_their_full_size(name: str) -> None:
+    model, x, y = network(name, (3, 32, 32), {})
+    theirs = IntegratedGradients(model).attribute(x[:1], target=y[:1], n_steps=4, method="riemann_right")
+    ours = hf.IntegratedGradients(steps=4)(model, x[:1], y[:1])
+    assert float((ours - theirs).abs().max() / theirs.abs().max()) < 1e-5
+
+
 @pytest.mark.parametrize(("name", "shape", "options"), NETWORKS, ids=[n for n, *_ in NETWORKS])
 def test_gradient_family(name: str, shape: tuple, options: dict) -> None:
     model, x, y = network(name, shape, options)

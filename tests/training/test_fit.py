@@ -53,7 +53,7 @@ def test_log_lines(tmp_path: Path) -> None:
     assert [record["budget"] for record in log] == [0.5, 1.0, 1.0]
     assert [record["example_passes"] for record in log] == [48, 96, 116]  # the seventh batch has 4 images
     assert set(log[0]) == {"step", "seconds", "lr", "budget", "parts", "example_passes"}
-    assert set(log[0]["parts"]) == {"total", "accuracy_perturbed"}
+    assert set(log[0]["parts"]) == {"total", "accuracy_perturbed", "accuracy_clean"}
 
 
 def test_parts_that_are_not_finite_become_null(tmp_path: Path) -> None:

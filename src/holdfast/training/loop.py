@@ -86,6 +86,7 @@ def _train(run: Session) -> FitResult:
             set_lr(optimizer, lr := settings.schedule(step))
 
         output = run.engine.forward(step, x, y, keys)
+        run.look_at_clean(output, x, y)  # only where the step is logged
         gradient_norm = run.engine.backward(output, share)
         run.check(output, share, gradient_norm)  # raises before the weights change
         run.engine.update(gradient_norm)

@@ -46,6 +46,7 @@ class Session:
         self.guard = LossGuard(settings.explosion)
         self.step, self.saved_step = 0, -1
         self.parts: dict[str, float | None] = {}
+        self._extra: dict[str, torch.Tensor] = {}
         self.best: Best | None = None
         self.began = self.saved_at = time.monotonic()
         self.stopping = self.save_now = False
@@ -83,14 +84,27 @@ class Session:
         if complaint := self.guard.complaint(total / self.processes.world_size, norm):
             raise diverged(complaint, step=self.step + 1, parts=output.parts, last_good=self._last_good())
 
+    def look_at_clean(self, output: ObjectiveOutput, x: torch.Tensor, y: torch.Tensor) -> None:
+        """Measure the accuracy on the clean batch for a step that will be logged, unless the objective did."""
+        self._extra = {}
+        if "accuracy_clean" in output.parts or not self._is_logged(self.step + 1):
+            return
+        model = self.objective.model
+        with torch.no_grad(), evaluating(model):
+            right = model(x).argmax(1) == y
+        self._extra = {"accuracy_clean": right.to(output.total.dtype).mean()}
+
+    def _is_logged(self, step: int) -> bool:
+        return any(self.settings.due(every, step) for every in (self.settings.validate_every, self.settings.log_every))
+
     def record(self, output: ObjectiveOutput, share: float, *, lr: float, budget: float) -> None:
         """Count the step as done; log it, validate and keep the best when it is time to."""
         self.step += 1
         if self.outputs:
             self.outputs.advance(self.step)
-        validating = self.settings.due(self.settings.validate_every, self.step)
-        if not (validating or self.settings.due(self.settings.log_every, self.step)):
+        if not self._is_logged(self.step):
             return
+        validating = self.settings.due(self.settings.validate_every, self.step)
         parts = self._mean_parts(output, share)
         self.parts = finite(parts)
         validation = self._validate() if validating else {}
@@ -195,8 +209,9 @@ class Session:
         keeper.save(state.capture(self.module, self.optimizer, self.step, notes), kind)
 
     def _mean_parts(self, output: ObjectiveOutput, share: float) -> dict[str, float]:
-        names = sorted(output.parts)
-        values = self.processes.mean(*(float(output.parts[name]) for name in names), share=share)
+        parts = {**output.parts, **self._extra}
+        names = sorted(parts)
+        values = self.processes.mean(*(float(parts[name]) for name in names), share=share)
         return dict(zip(names, values, strict=True))
 
     def _validate(self) -> dict[str, float]:
