@@ -6,13 +6,14 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import holdfast as hf
 from holdfast.cli import main
-from holdfast.jobs import Job, run_local
+from holdfast.jobs import LAUNCHERS, Job, run_local
 from holdfast.tables import TABLES
 
 SMALL = ["--evaluate.ifia.steps", "3", "--evaluate.ensemble.steps", "2", "--evaluate.pgd.steps", "3"]
@@ -94,6 +95,14 @@ def test_jobs_side_by_side_equal_one_after_the_other(tmp_path: Path) -> None:
         assert (one / "examples.csv").read_text() == (two / "examples.csv").read_text()
 
 
+def test_jobs_sent_by_submitit(tmp_path: Path) -> None:
+    # without Slurm, submitit starts them as processes of this machine: the same path through pickling and waiting
+    pytest.importorskip("submitit")
+    jobs = [small_job("digits/natural:cpu", tmp_path / "natural")]
+    assert LAUNCHERS["submitit"](jobs, workers=1) == [tmp_path / "natural"]
+    assert jobs[0].finished
+
+
 def test_list_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reproduce", "--list", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
@@ -126,7 +135,10 @@ def test_paper_tier_has_every_row_of_the_papers_tables() -> None:
 
 def test_ctrl_c_stops_the_demo_and_the_same_command_goes_on(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "holdfast", "demo", "--steps", "60", "--limit", "4", "--out", str(tmp_path)]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    # whoever runs the tests in the background has Ctrl-C switched off, and children inherit that
+    listening = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(words, preexec_fn=listening, **pipes) as process:
         deadline = time.time() + 120
         while not list(tmp_path.glob("*/log.jsonl")) and time.time() < deadline:
             time.sleep(0.2)

@@ -7,6 +7,7 @@ stopped; the same function runs on this machine and on a Slurm node.
 import json
 import multiprocessing
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ from holdfast.errors import expected
 
 if TYPE_CHECKING:
     from holdfast.config import RunConfig
+
+PATIENCE = 60.0
+"""Seconds that an interrupted run gets to save itself before its process is killed."""
 
 SUMMARY, LOG, EXAMPLES = "summary.json", "log.jsonl", "examples.csv"
 
@@ -128,13 +132,21 @@ def _unfinished(jobs: Sequence[Job]) -> list[Job]:
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
-    """End the workers: a run in training saves itself on SIGTERM, a measurement has its rows on disk."""
+    """End the workers: a run in training saves itself on SIGTERM, a measurement has its rows on disk.
+
+    The first SIGTERM that meets a training loop only makes it save and end its job; the worker then waits for another
+    one, so the signal is repeated until the process is gone.
+    """
     workers = list((pool._processes or {}).values())
     pool.shutdown(wait=False, cancel_futures=True)
+    deadline = time.monotonic() + PATIENCE
+    while any(worker.is_alive() for worker in workers) and time.monotonic() < deadline:
+        for worker in workers:
+            worker.terminate()
+        time.sleep(0.3)
     for worker in workers:
-        worker.terminate()
-    for worker in workers:
-        worker.join(60)
+        worker.kill()
+        worker.join()
 
 
 def run_submitit(jobs: Sequence[Job], *, workers: int, watch: Callable[[], None] = lambda: None) -> list[Path]:
