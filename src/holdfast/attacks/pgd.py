@@ -119,9 +119,7 @@ class PGD:
         rows = torch.arange(x.shape[0], device=x.device) if active is None else active.nonzero().flatten()
         if rows.numel() == 0:
             return result
-        if active is not None:
-            return replace(self, loss=self.loss.for_rows(rows))._search_rows(model, x, y, keys, rows, result)
-        return self._search_rows(model, x, y, keys, rows, result)
+        return replace(self, loss=self.loss.for_rows(rows))._search_rows(model, x, y, keys, rows, result)
 
     def _search_rows(
         self, model: Model, x: Tensor, y: Tensor, keys: Tensor, rows: Tensor, result: AttackResult

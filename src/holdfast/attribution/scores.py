@@ -15,11 +15,6 @@ def true_logit(logits: Tensor, y: Tensor) -> Tensor:
     return logits.gather(1, y[:, None])[:, 0]
 
 
-def true_log_probability(logits: Tensor, y: Tensor) -> Tensor:
-    """log softmax(z)_y."""
-    return -true_loss(logits, y)
-
-
 def true_probability(logits: Tensor, y: Tensor) -> Tensor:
     """softmax(z)_y, the f_TCI of the paper."""
     return true_logit(logits.softmax(1), y)

@@ -62,7 +62,7 @@ def audit(
 
     from holdfast.auditing import AuditSettings
     from holdfast.auditing import audit as run_audit
-    from holdfast.commands.evaluate import measuring
+    from holdfast.commands.progress import measuring
     from holdfast.report import view_runs, write_report
     from holdfast.results import read_run
     from holdfast.training import pick_device

@@ -43,6 +43,7 @@ def evaluate(
     """
     from rich.console import Console
 
+    from holdfast.commands.progress import measuring
     from holdfast.errors import expected
     from holdfast.measure import MeasureOptions, measure
     from holdfast.report import view_runs
@@ -66,25 +67,3 @@ def evaluate(
         measure(run, options, device=device, report=report)
     console.print(to_rich(results_table(view_runs([read_run(run)]))))
     console.print(f"rows: {run / 'examples.csv'}; page: holdfast report {run}", highlight=False, soft_wrap=True)
-
-
-def measuring(console, quiet: bool):  # type: ignore[no-untyped-def]  # rich is loaded only by those who look
-    """A progress bar for each thing that is measured; yields the function to tell."""
-    from contextlib import contextmanager
-
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    @contextmanager
-    def bars():  # type: ignore[no-untyped-def]
-        columns = (TextColumn("{task.description:>14}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
-            tasks: dict[str, object] = {}
-
-            def tell(what: str, done: int, total: int) -> None:
-                if what not in tasks:
-                    tasks[what] = progress.add_task(what, total=total)
-                progress.update(tasks[what], completed=done)  # type: ignore[arg-type]
-
-            yield tell
-
-    return bars()

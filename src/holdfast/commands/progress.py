@@ -1,10 +1,12 @@
 """Progress of several runs at once, read from the files they write; silent when nobody is watching."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import TaskID
 
     from holdfast.jobs import Job
 
@@ -34,6 +36,23 @@ def run_with_progress(
         look()
         LAUNCHERS[launcher](jobs, workers=workers, watch=look)
         look()
+
+
+@contextmanager
+def measuring(console: "Console", quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for each thing that is measured; yields the function to tell: what, how many done, how many in all."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description:>14}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done)
+
+        yield tell
 
 
 def _label(job: "Job") -> str:

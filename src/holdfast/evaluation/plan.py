@@ -23,12 +23,11 @@ from holdfast.evaluation.accuracy import Accuracy, measure_accuracy, read_accura
 from holdfast.evaluation.identity import claim, identity
 from holdfast.losses.maps import map_of
 from holdfast.models.modes import evaluating
-from holdfast.results.bootstrap import wilson
 from holdfast.results.examples import ExampleRow, Examples
 from holdfast.results.files import write_json_atomic
 from holdfast.results.panels import Panels, write_panels
 from holdfast.results.provenance import collect_provenance
-from holdfast.results.summary import Facts, summarise
+from holdfast.results.summary import Facts, share_with_interval, summarise
 from holdfast.rng import make_keys
 from holdfast.types import Model
 
@@ -215,11 +214,6 @@ def _summary(rows: Sequence[ExampleRow], accuracy: Accuracy, facts: Facts) -> di
     for name, (share, n) in measured.items():
         summary |= share_with_interval(name, share, n)
     return summary
-
-
-def share_with_interval(name: str, share: float | None, n: int) -> dict[str, Any]:
-    """A share, its Wilson interval and its n, as `summary.json` keeps them."""
-    return {name: share, f"{name}_ci95": wilson(round((share or 0) * n), n), f"{name}_n": n}
 
 
 def _diagnoses(model: Model, subset: Dataset, plan: Plan, device: torch.device | str | None) -> dict[str, list[str]]:

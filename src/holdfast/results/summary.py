@@ -133,7 +133,11 @@ def _accuracies(rows: Sequence[ExampleRow], facts: Facts) -> dict[str, Any]:
 def _share(name: str, hits: Sequence[bool], given: float | None, given_n: int | None) -> dict[str, Any]:
     """A share with interval and n: as given, or counted from the rows."""
     n = (given_n or 0) if given is not None else len(hits)
-    share = given if given is not None else (sum(hits) / n if n else None)
+    return share_with_interval(name, given if given is not None else (sum(hits) / n if n else None), n)
+
+
+def share_with_interval(name: str, share: float | None, n: int) -> dict[str, Any]:
+    """A share, its Wilson interval and its n, as `summary.json` keeps them."""
     return {name: share, f"{name}_ci95": wilson(round((share or 0) * n), n), f"{name}_n": n}
 
 
