@@ -95,7 +95,7 @@ def test_layers_of_paper_cnn():
     net = build("paper-cnn", seed=0)
     kinds = [type(m).__name__ for m in (*net.features, *net.head)]
     assert kinds == [
-        *("Conv2d", "ReLU", "MaxPool2d", "Conv2d", "ReLU", "MaxPool2d"),
+        *("Conv2d", "MaxPool2d", "ReLU", "Conv2d", "MaxPool2d", "ReLU"),
         *("Flatten", "Linear", "ReLU", "Linear"),
     ]
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from holdfast.attribution.engine import check_logits, slices
 from holdfast.losses.base import Clean, select
 from holdfast.meter import spend
+from holdfast.models.lean import lean_on
 from holdfast.types import Model
 
 
@@ -51,5 +52,6 @@ class Predictions:
 def predictions(model: Model, x: Tensor, images_per_pass: int) -> Predictions:
     """argmax of the logits of x, in pieces."""
     spend(x.shape[0], 1)
-    logits = torch.cat([check_logits(model(x[part]), x[part]) for part in slices(x.shape[0], images_per_pass)])
+    with lean_on(x):
+        logits = torch.cat([check_logits(model(x[part]), x[part]) for part in slices(x.shape[0], images_per_pass)])
     return Predictions(labels=logits.argmax(1), classes=logits.shape[1])

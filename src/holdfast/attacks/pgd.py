@@ -21,7 +21,7 @@ from holdfast.errors import expected
 from holdfast.losses.base import Clean, Loss, select
 from holdfast.losses.maps import NoDirection
 from holdfast.models.double_backward import require_second_order
-from holdfast.models.modes import evaluating
+from holdfast.models.modes import evaluating, frozen
 from holdfast.ops import flatten
 from holdfast.types import Model, Pair
 
@@ -32,6 +32,15 @@ class Last:
 
 LAST = Last()
 GREY_LEVELS = 255
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The loss [B], its gradient, and the predicted labels where the loss looked at the network's own logits."""
+
+    value: Tensor
+    gradient: Tensor | None
+    labels: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -112,7 +121,8 @@ class PGD:
         with evaluating(model):
             if self.loss.second_order and x.shape[0]:
                 require_second_order(model, x[:1])
-            return self._search(model, x.detach(), y, keys, active)
+            with frozen(model):
+                return self._search(model, x.detach(), y, keys, active)
 
     def _search(self, model: Model, x: Tensor, y: Tensor, keys: Tensor, active: Tensor | None) -> AttackResult:
         result = _nothing_yet(x)
@@ -168,11 +178,13 @@ class PGD:
                 return
             last = step == self.steps
             seen = self._rounded(x_adv, batch.x)
-            value, gradient = self._ascent(model, batch, seen, gradient_too=not last)
+            here = self._ascent(model, batch, seen, gradient_too=not last)
+            gradient = None if here is None else here.gradient
             if self._is_candidate(step):
-                alive = self._keep_best(model, batch, seen, value, result)
-                batch, x_adv = batch.keep(alive), x_adv[alive]
-                gradient = None if gradient is None else gradient[alive]
+                alive = self._keep_best(model, batch, seen, here, result)
+                if not bool(alive.all()):
+                    batch, x_adv = batch.keep(alive), x_adv[alive]
+                    gradient = None if gradient is None else gradient[alive]
             if gradient is not None:
                 x_adv = self._step(batch, x_adv, gradient, (restart << 32) + step, result)
 
@@ -182,15 +194,14 @@ class PGD:
         # the clean image may have the largest loss, but it is never an attack that moved the map
         return step > 0 or self.random_start or self.best_by is None
 
-    def _keep_best(
-        self, model: Model, batch: Batch, x_adv: Tensor, value: Tensor | None, result: AttackResult
-    ) -> Tensor:
+    def _keep_best(self, model: Model, batch: Batch, x_adv: Tensor, here: _Seen | None, result: AttackResult) -> Tensor:
         """Write the iterates worth keeping into `result`; which examples go on, [B]."""
-        score = self._score(model, batch, x_adv, value)
+        score = self._score(model, batch, x_adv, here)
         better = torch.ones_like(batch.y, dtype=torch.bool) if score is None else score > result.value[batch.rows]
         allowed, fooled = torch.ones_like(better), torch.zeros_like(better)
         if batch.label is not None:
-            labels = predictions(model, x_adv, self._images_per_pass(x_adv)).labels
+            known = None if here is None else here.labels
+            labels = predictions(model, x_adv, self._images_per_pass(x_adv)).labels if known is None else known
             allowed = labels == batch.label if self.keep_prediction else allowed
             fooled = labels != batch.y if self.stop_when_fooled else fooled
         chosen = better & allowed | fooled
@@ -203,10 +214,10 @@ class PGD:
             result.value[rows] = score[chosen].to(result.value.dtype)
         return ~fooled
 
-    def _score(self, model: Model, batch: Batch, x_adv: Tensor, value: Tensor | None) -> Tensor | None:
+    def _score(self, model: Model, batch: Batch, x_adv: Tensor, here: _Seen | None) -> Tensor | None:
         if batch.judge_clean is not None:
             return self._judge(model, batch, x_adv)
-        return None if isinstance(self.best_by, Last) else value
+        return None if isinstance(self.best_by, Last) or here is None else here.value
 
     @torch.no_grad()
     def _judge(self, model: Model, batch: Batch, x_adv: Tensor) -> Tensor:
@@ -233,39 +244,38 @@ class PGD:
         levels = (x_adv - x) * GREY_LEVELS
         return ((x * GREY_LEVELS).round() + (levels + 1e-3 * levels.sign()).trunc()) / GREY_LEVELS
 
-    def _ascent(
-        self, model: Model, batch: Batch, x_adv: Tensor, *, gradient_too: bool
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """The loss [B] and its gradient, over so many examples at a time as fit."""
+    def _ascent(self, model: Model, batch: Batch, x_adv: Tensor, *, gradient_too: bool) -> _Seen | None:
+        """The loss, its gradient and the labels, over so many examples at a time as fit; None when nobody asks."""
         if not gradient_too and self.best_by is not None:
-            return None, None
-        values, gradients = [], []
-        for part in slices(x_adv.shape[0], max(1, self._images_per_pass(x_adv) // self.loss.points)):
-            pair = Pair(batch.x[part], x_adv[part], batch.y[part])
-            value, gradient = self._value_and_gradient(model, pair, select(batch.clean, part), gradient_too)
-            values.append(value)
-            gradients.append(gradient)
-        return torch.cat(values), torch.cat([g for g in gradients if g is not None]) if gradient_too else None
+            return None
+        found = [
+            self._look(model, Pair(batch.x[part], x_adv[part], batch.y[part]), select(batch.clean, part), gradient_too)
+            for part in slices(x_adv.shape[0], max(1, self._images_per_pass(x_adv) // self.loss.points))
+        ]
+        gradients = [seen.gradient for seen in found if seen.gradient is not None]
+        labels = [seen.labels for seen in found if seen.labels is not None]
+        return _Seen(
+            value=torch.cat([seen.value for seen in found]),
+            gradient=torch.cat(gradients) if gradients else None,
+            labels=torch.cat(labels) if len(labels) == len(found) else None,
+        )
 
-    def _value_and_gradient(
-        self, model: Model, pair: Pair, clean: Clean, gradient_too: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        if not gradient_too:
-            with torch.no_grad():
-                return self.loss(model, pair, clean), None
-        with torch.enable_grad():
-            x_adv = pair.x_adv.detach().requires_grad_()
-            value = self.loss(model, Pair(pair.x, x_adv, pair.y), clean)
+    def _look(self, model: Model, pair: Pair, clean: Clean, gradient_too: bool) -> _Seen:
+        with torch.set_grad_enabled(gradient_too):
+            x_adv = pair.x_adv.detach().requires_grad_(gradient_too)
+            scene = self.loss.scene(model, Pair(pair.x, x_adv, pair.y))
+            value = self.loss.value(scene, clean)
             gradient = None
             if value.requires_grad:
                 (gradient,) = torch.autograd.grad(value.sum(), x_adv, allow_unused=True)
-            if gradient is None:
+            if gradient_too and gradient is None:
                 raise expected(
                     "a loss that depends differentiably on the image",
                     got=f"{type(self.loss).__name__} without a gradient",
                     fix="the model or the loss detaches its input",
                 )
-        return value.detach(), gradient
+        logits = scene.seen_logits.get(("perturbed", None))
+        return _Seen(value.detach(), gradient, None if logits is None else logits.detach().argmax(1))
 
     def _images_per_pass(self, x: Tensor) -> int:
         return self.chunk or images_per_pass(x)

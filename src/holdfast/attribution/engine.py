@@ -17,6 +17,7 @@ from torch import Tensor
 from holdfast.errors import expected
 from holdfast.meter import spend
 from holdfast.models.double_backward import second_order
+from holdfast.models.lean import lean_on
 from holdfast.types import Model, Score
 
 Target = tuple[Score, Tensor]
@@ -94,7 +95,8 @@ def _gradients(
         flat = points.flatten(0, 1)
         if not (create_graph and flat.requires_grad):
             flat = flat.detach().requires_grad_()
-        logits = check_logits(model(flat), flat)
+        with lean_on(flat, weights=create_graph):
+            logits = check_logits(model(flat), flat)
         spend(flat.shape[0], 1 + len(targets) * (3 if create_graph else 1))
         scores = [score(logits, y.repeat(count)).sum() for score, y in targets]
         gradients = [

@@ -1,6 +1,7 @@
-"""Speed against the peers: interleaved in one process on the same work, results checked to be equal."""
+"""Speed against the peers and the machine: interleaved in one process on the same work, results checked to be equal."""
 
 from holdfast.bench.cases import cases
+from holdfast.bench.machine import Share, Slope, peak_memory, shares, slopes
 from holdfast.bench.timing import Case, Timing, time_case
 
-__all__ = ["Case", "Timing", "cases", "time_case"]
+__all__ = ["Case", "Share", "Slope", "Timing", "cases", "peak_memory", "shares", "slopes", "time_case"]

@@ -1,44 +1,94 @@
 """The command `holdfast bench`."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from holdfast.bench import Share, Slope, Timing
 
 
-def bench(quick: bool = False, rounds: int = 7, out: Path = Path("benchmarks/results.jsonl")) -> None:
+def bench(quick: bool = False, rounds: int = 7, only: str = "", out: Path = Path("benchmarks/results.jsonl")) -> None:
     """Measure our speed against the peers: interleaved in one process, same work, results checked to be equal.
 
-    Prints the ratio of the peer's time to ours with the range of its middle nine tenths, and appends one JSON line a
-    comparison, with versions and hardware. Needs the peers: pip install 'holdfast[dev]'.
+    Prints the ratio of the peer's time to ours with the range of its middle nine tenths, the share of the machine's
+    matrix-product rate that the innermost loops reach, how cost grows, and the peak of memory; appends JSON lines with
+    versions and hardware. Needs the peers: pip install 'holdfast[dev]'.
 
-        holdfast bench            minutes
-        holdfast bench --quick    seconds; shows that everything runs, its figures mean nothing
+        holdfast bench                 about ten minutes
+        holdfast bench --only Kendall  the comparisons whose name contains a word
+        holdfast bench --quick         seconds; shows that everything runs, its figures mean nothing
 
     Args:
         quick: Tiny work and two rounds; nothing is written.
-        rounds: How often each comparison is repeated.
+        rounds: How often each comparison is repeated; long ones at most three times.
+        only: Only comparisons whose name contains this word.
         out: The file that gets the lines.
     """
     from rich.console import Console
-    from rich.table import Table
+    from rich.progress import track
 
-    from holdfast.bench import cases, time_case
+    from holdfast.bench import cases, peak_memory, shares, slopes, time_case
 
-    console, table = Console(), Table(title="times faster than the peer")
-    for head in ("what", "peer", "ratio", "middle 90 %", "target", "ours, ms", "results differ by"):
-        table.add_column(head, justify="left" if head in ("what", "peer") else "right")
-    timings = [time_case(case, rounds=2 if quick else rounds) for case in cases(quick=quick)]
+    console, count = Console(), 2 if quick else rounds
+    chosen = [case for case in cases(quick=quick) if only.lower() in case.name.lower()]
+    timings = [time_case(case, rounds=count) for case in track(chosen, "comparing", console=console, transient=True)]
+    console.print(_timings(timings, quick))
+    rest: list[Any] = []
+    if not only:
+        found, grown = list(shares(quick=quick, rounds=count)), list(slopes(quick=quick))
+        console.print(_shares(found, quick), _slopes(grown))
+        console.print(f"peak memory of this process: {peak_memory() / 2**20:,.0f} MiB", highlight=False)
+        rest = [*found, *grown]
+    if not quick:
+        _append(out, [*timings, *rest], peak_memory())
+        console.print(f"appended {len(timings) + len(rest)} lines to {out}", highlight=False, soft_wrap=True)
+
+
+def _timings(timings: "list[Timing]", quick: bool) -> "Table":
+    table = _table(
+        "times faster than the peer", "what", "peer", "ratio", "middle 90 %", "target", "ours, ms", "differ by"
+    )
     for t in timings:
         low, high = t.interval
         mark = "" if t.reached or quick else " (missed)"
-        row = (f"{t.ratio:.2f}", f"{low:.2f} to {high:.2f}", f"{t.target:g}{mark}", f"{t.ours * 1e3:.1f}")
-        table.add_row(t.name, t.peer, *row, f"{t.difference:.1e}")
-    console.print(table)
-    if not quick:
-        _append(out, timings)
-        console.print(f"appended {len(timings)} lines to {out}", highlight=False, soft_wrap=True)
+        apart = "" if t.difference is None else f"{t.difference:.1e}"
+        row = (f"{t.ratio:.2f}", f"{low:.2f} to {high:.2f}", f"{t.target:.3g}{mark}", f"{t.ours * 1e3:.1f}", apart)
+        table.add_row(t.name, t.peer, *row)
+    return table
 
 
-def _append(path: Path, timings: list[Any]) -> None:
+def _shares(found: "list[Share]", quick: bool) -> "Table":
+    table = _table(
+        "share of the matrix-product rate", "what", "share", "range", "target", "passes/s", "machine, GFLOP/s"
+    )
+    for s in found:
+        low, high = s.interval
+        mark = "" if s.share >= s.target or quick else " (missed)"
+        row = (f"{s.share:.2f}", f"{low:.2f} to {high:.2f}", f"{s.target:g}{mark}")
+        table.add_row(s.name, *row, f"{s.passes_per_second:,.0f}", f"{s.sgemm_gflops:.0f}")
+    return table
+
+
+def _slopes(found: "list[Slope]") -> "Table":
+    table = _table("how cost grows (1: proportional; image side: 2)", "what", "from", "to", "exponent")
+    for s in found:
+        ends = (f"{size}: {time * 1e3:.1f} ms" for size, time in zip(s.sizes, s.seconds, strict=True))
+        table.add_row(s.name, *ends, f"{s.exponent:.2f}")
+    return table
+
+
+def _table(title: str, *heads: str) -> "Table":
+    from rich.table import Table
+
+    table = Table(title=title)
+    for head in heads:
+        table.add_column(head, justify="left" if head in ("what", "peer") else "right")
+    return table
+
+
+def _append(path: Path, found: list[Any], memory: int) -> None:
     import json
     from dataclasses import asdict
 
@@ -47,5 +97,6 @@ def _append(path: Path, timings: list[Any]) -> None:
     from holdfast.results import collect_provenance
     from holdfast.results.lines import append_lines
 
-    origin = collect_provenance(threads=torch.get_num_threads())
-    append_lines(path, "".join(json.dumps({**asdict(t), "origin": origin}) + "\n" for t in timings))
+    origin = collect_provenance(threads=torch.get_num_threads()) | {"peak_memory": memory}
+    lines = [{"kind": type(row).__name__.lower(), **asdict(row), "origin": origin} for row in found]
+    append_lines(path, "".join(json.dumps(line) + "\n" for line in lines))

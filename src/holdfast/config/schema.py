@@ -150,7 +150,10 @@ class PGDProtocol(Section):
 
 
 class IFIAProtocol(Section):
-    """The reference attack on the maps; `quantize` keeps its images at multiples of 1/255."""
+    """The reference attack on the maps; `quantize` keeps its images at multiples of 1/255.
+
+    `search_points` makes it the fast protocol: so many midpoints inside the search, `ig_steps` for the final maps.
+    """
 
     eps: NotNegative
     step_size: Positive
@@ -158,6 +161,7 @@ class IFIAProtocol(Section):
     k: Count
     eval_k: Count | None = None
     ig_steps: Count = 100
+    search_points: Count | None = None
     quantize: bool = False
 
 
@@ -167,6 +171,7 @@ class EnsembleProtocol(Section):
     steps: Count = 50
     step_size: Positive | None = None
     ig_steps: Count = 100
+    search_points: Count | None = None
     restarts: Count = 1
     kinds: Texts | None = None
 

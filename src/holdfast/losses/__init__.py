@@ -15,6 +15,7 @@ from holdfast.losses.maps import (
     map_of,
 )
 from holdfast.losses.prediction import CrossEntropy, Margin, PredictionKL
+from holdfast.losses.quiet import NarrowFilters, QuietBelow
 from holdfast.losses.scene import Scene
 
 __all__ = [
@@ -30,8 +31,10 @@ __all__ = [
     "Loss",
     "MapCosine",
     "Margin",
+    "NarrowFilters",
     "NoDirection",
     "PredictionKL",
+    "QuietBelow",
     "Scaled",
     "Scene",
     "SoftTopK",

@@ -16,6 +16,7 @@ from holdfast.attribution.engine import check_logits
 from holdfast.attribution.integrated import IntegratedGradients, Trace
 from holdfast.attribution.scores import most_confusing
 from holdfast.meter import spend
+from holdfast.models.lean import lean_on
 from holdfast.models.surrogate import smooth
 from holdfast.types import Model, Pair, Score
 
@@ -108,7 +109,7 @@ class Scene:
 
     def _forward(self, x: Tensor, beta: float | None) -> Tensor:
         spend(x.shape[0], 2 if torch.is_grad_enabled() else 1)
-        with _twin(beta):
+        with _twin(beta), lean_on(x):
             return check_logits(self.model(x), x)
 
 

@@ -1,4 +1,4 @@
-"""Evaluation mode for the length of a block, every module's own mode restored after."""
+"""States of a network for the length of a block, everything restored after."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,3 +19,17 @@ def evaluating(model: Model) -> Iterator[None]:
     finally:
         for module, mode in modes.items():
             module.training = mode
+
+
+@contextmanager
+def frozen(model: Model) -> Iterator[None]:
+    """Inside: no parameter asks for a gradient, so that none is computed on the way to the gradient in the image."""
+    parameters = model.parameters() if isinstance(model, nn.Module) else ()
+    thawed = [p for p in parameters if p.requires_grad]
+    for parameter in thawed:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in thawed:
+            parameter.requires_grad_(True)

@@ -9,6 +9,8 @@ from holdfast.models.initialize import truncated_normal_
 class PaperCNN(nn.Module):
     """conv 5x5x32, ReLU, max-pool 2, conv 5x5x64, ReLU, max-pool 2, fc 1024, ReLU, fc K; SAME padding.
 
+    The code pools before the ReLU: the two commute, as for every growing activation, and a quarter is left to do.
+
     Image sides must be divisible by 4. `init` is 'paper' (weights from a normal of standard deviation 0.1 truncated at
     0.2, biases 0.1) or 'torch' (PyTorch's default).
 
@@ -24,11 +26,11 @@ class PaperCNN(nn.Module):
         height, width = image_size
         self.features = nn.Sequential(
             nn.Conv2d(in_channels, 32, 5, padding=2),
-            nn.ReLU(),
             nn.MaxPool2d(2),
+            nn.ReLU(),
             nn.Conv2d(32, 64, 5, padding=2),
-            nn.ReLU(),
             nn.MaxPool2d(2),
+            nn.ReLU(),
         )
         self.head = nn.Sequential(
             nn.Flatten(),

@@ -18,7 +18,9 @@ from holdfast.losses import (
     IGNorm,
     Loss,
     MapCosine,
+    NarrowFilters,
     PredictionKL,
+    QuietBelow,
 )
 from holdfast.objective import Objective, Term
 
@@ -179,20 +181,30 @@ def erar_plus(
     plain_share: float = 0.0,
     plain_steps: int | None = None,
     plain_step_size: float | None = None,
+    quiet: float = 0.0,
+    narrow: float = 0.0,
     reduction: str = "mean",
 ) -> Objective:
     """Ours: CE(x') + weight (1 - cos) of the normalised maps of the true logit, the very maps that attacks move.
 
     x' ascends CE + attack_weight (1 - cos) on the softplus twin with sharpness `beta`. A share `plain_share` of the
-    cross-entropy is taken at the x' of plain PGD instead, which keeps the accuracy under attack.
+    cross-entropy is taken at the x' of plain PGD instead, which keeps the accuracy under attack; with weight = 0 all
+    of it. `quiet` and `narrow` weigh two penalties on the first layer, which make it deaf to pixels below eps and each
+    of its filters look at few pixels, so that an attack has no black pixels to give attribution to.
     """
-    twin = IntegratedGradients(steps=attack_ig_steps, score=true_logit)
-    inner = CrossEntropy(beta=beta) + attack_weight * MapCosine(attribution=twin, beta=beta)
-    maps = MapCosine(attribution=IntegratedGradients(steps=ig_steps, score=true_logit), beta=None, through_clean=True)
-    terms = [Term((1 - plain_share) * AT_X_ADV + weight * maps, _search(inner, eps, attack_steps, step_size))]
+    plain_share = plain_share if weight else 1.0
+    terms = []
+    if plain_share < 1:
+        twin = IntegratedGradients(steps=attack_ig_steps, score=true_logit)
+        inner = CrossEntropy(beta=beta) + attack_weight * MapCosine(attribution=twin, beta=beta)
+        explained = IntegratedGradients(steps=ig_steps, score=true_logit)
+        outer = (1 - plain_share) * AT_X_ADV + weight * MapCosine(attribution=explained, beta=None, through_clean=True)
+        terms.append(Term(outer, _search(inner, eps, attack_steps, step_size)))
     if plain_share > 0:
         plain = _search(AT_X_ADV, eps, plain_steps or attack_steps, plain_step_size or step_size)
         terms.append(Term(plain_share * AT_X_ADV, plain, name="plain"))
+    for size, penalty in ((quiet, QuietBelow(level=eps)), (narrow, NarrowFilters())):
+        terms += [Term(size * penalty)] if size else []
     return Objective(model, terms, reduction=reduction, name="erar_plus")
 
 

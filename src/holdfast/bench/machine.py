@@ -1,0 +1,135 @@
+"""How close to the machine the engine runs, how cost grows, and how much memory it takes."""
+
+import resource
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import log
+from statistics import median
+
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+import holdfast as hf
+from holdfast.bench.cases import EPS
+from holdfast.bench.timing import seconds
+from holdfast.bench.work import GREY, images, keys, network
+from holdfast.losses import CrossEntropy, IGNorm
+from holdfast.meter import metered
+from holdfast.recipes import ifia
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """Arithmetic done over arithmetic possible: passes times FLOPs of a pass over time, against a matrix product."""
+
+    name: str
+    seconds: float
+    example_passes: int
+    passes_per_second: float
+    share: float
+    interval: tuple[float, float]
+    sgemm_gflops: float
+    rounds: int
+    target: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slope:
+    """Exponent of cost against one size, from the two ends of a range: 1 is proportional."""
+
+    name: str
+    sizes: tuple[int, ...]
+    seconds: tuple[float, ...]
+    exponent: float
+
+
+Work = Callable[[], object]
+
+
+def shares(*, quick: bool, rounds: int) -> Iterator[Share]:
+    """The two innermost loops: a step of ERAR's search and an iteration of the attack on maps."""
+    model = network()
+    for name, work in (("ERAR inner step", _erar(model, quick)), ("IFIA iteration", _ifia(model, quick))):
+        yield _share(f"{name}, paper-cnn", work, flops_of_a_pass(model), rounds)
+
+
+def slopes(*, quick: bool) -> Iterator[Slope]:
+    """Time of a map against points, batch and image side (whose square is the number of pixels)."""
+    model, side = network(), GREY[1]
+    few = (2, 4) if quick else (10, 40)
+    yield _slope("IG, points", few, lambda n: _map(model, 8, n, side))
+    yield _slope("IG, batch", few, lambda n: _map(model, n, 10, side))
+    sides = (8, 16) if quick else (28, 56)
+    nets = {s: network(shape=(1, s, s)) for s in sides}
+    yield _slope("IG, image side", sides, lambda s: _map(nets[s], 8, 10, s))
+
+
+def flops_of_a_pass(model: nn.Module, shape: tuple[int, int, int] = GREY) -> int:
+    """Floating-point operations of the forward pass of one image; a backward pass to the image costs the same."""
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(torch.zeros(1, *shape))
+    return int(counter.get_total_flops())
+
+
+def sgemm(size: int = 1024) -> float:
+    """Seconds of one product of two `size` x `size` matrices, the best of a few."""
+    a = torch.randn(size, size)
+    return min(seconds(lambda: a @ a) for _ in range(5))
+
+
+def peak_memory() -> int:
+    """The largest resident size of this process so far, bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _share(name: str, work: Work, flops: int, rounds: int) -> Share:
+    with metered() as meter:
+        work()
+    rates, times, size = [], [], 1024
+    for _ in range(rounds):  # the machine's rate beside every measurement: it changes from minute to minute
+        rate = 2 * size**3 / sgemm(size)
+        times.append(seconds(work))
+        rates.append((rate, meter.passes * flops / times[-1] / rate))
+    found = sorted(share for _, share in rates)
+    return Share(
+        name=name,
+        seconds=median(times),
+        example_passes=meter.passes,
+        passes_per_second=meter.passes / median(times),
+        share=median(found),
+        interval=(found[0], found[-1]),
+        sgemm_gflops=median(rate for rate, _ in rates) / 1e9,
+        rounds=rounds,
+        target=0.65,
+    )
+
+
+def _slope(name: str, sizes: tuple[int, ...], work: Callable[[int], Work]) -> Slope:
+    times = []
+    for size in sizes:
+        job = work(size)
+        job()
+        times.append(median(seconds(job) for _ in range(3)))
+    exponent = log(times[-1] / times[0]) / log(sizes[-1] / sizes[0])
+    return Slope(name=name, sizes=sizes, seconds=tuple(times), exponent=exponent)
+
+
+def _map(model: nn.Module, batch: int, points: int, side: int) -> Work:
+    x, y = images(batch, (1, side, side))
+    explain = hf.IntegratedGradients(steps=points)
+    return lambda: explain(model, x, y)
+
+
+def _erar(model: nn.Module, quick: bool) -> Work:
+    x, y = images(4 if quick else 50)
+    loss = CrossEntropy() + IGNorm(steps=2 if quick else 10)
+    attack = hf.PGD(loss, ball=hf.Linf(EPS), steps=2, step_size=0.01, random_start=True, best_by=hf.LAST)
+    return lambda: attack(model, x, y, keys=keys(len(x)))
+
+
+def _ifia(model: nn.Module, quick: bool) -> Work:
+    x, _ = images(2 if quick else 16)
+    y = model(x).argmax(1)
+    attack = ifia(eps=EPS, step_size=0.01, steps=2, k=200, ig_steps=4 if quick else 100)
+    return lambda: attack(model, x, y, keys=keys(len(x)))

@@ -1,0 +1,63 @@
+"""The clear versions that the engine is measured against: plain autograd, nothing shared, nothing saved."""
+
+import torch
+import torch.nn.functional as F
+from scipy.stats import kendalltau
+from torch import Tensor, nn
+
+from holdfast.models.surrogate import smooth
+
+
+def path_map(net: nn.Module, image: Tensor, label: int, points: int, *, graph: bool = False) -> Tensor:
+    """|IG| of the logit of one image [1, C, H, W] with all points of its path in one batch, scaled to a sum of H W."""
+    t = torch.arange(1, points + 1, dtype=image.dtype).reshape(-1, 1, 1, 1) / points
+    path = t * image
+    if not path.requires_grad:
+        path = path.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(net(path)[:, label].sum(), path, create_graph=graph)
+    amount = (image * gradient.mean(0, keepdim=True)).abs().sum(1).flatten()
+    return amount / amount.sum() * amount.numel()
+
+
+def ifia_one_by_one(
+    net: nn.Module, x: Tensor, y: Tensor, *, eps: float, step_size: float, steps: int, k: int, points: int
+) -> Tensor:
+    """The top-k attack, one image after the other: of the iterates with the label kept the one of smallest tau."""
+    return torch.cat([_ifia(net, x[i : i + 1], int(y[i]), eps, step_size, steps, k, points) for i in range(len(x))])
+
+
+def _ifia(
+    net: nn.Module, image: Tensor, label: int, eps: float, step_size: float, steps: int, k: int, points: int
+) -> Tensor:
+    clean = path_map(net, image, label, points).detach()
+    top = torch.zeros_like(clean).index_fill(0, clean.argsort(descending=True, stable=True)[:k], 1.0)
+    current, kept, smallest = image.clone(), image, 1.0
+    for _ in range(steps):
+        moving = current.detach().requires_grad_()
+        with smooth(1.0):
+            mass = (path_map(net, moving, label, points, graph=True) * top).sum()
+        (gradient,) = torch.autograd.grad(mass, moving)
+        current = (current - step_size * gradient.sign()).clamp(image - eps, image + eps).clamp(0, 1)
+        shown = path_map(net, current, label, points).detach()
+        tau = float(kendalltau(clean.numpy(), shown.numpy()).statistic)
+        if int(net(current).argmax()) == label and tau < smallest:
+            kept, smallest = current, tau
+    return kept
+
+
+def erar_search(
+    net: nn.Module, x: Tensor, y: Tensor, start: Tensor, *, eps: float, step_size: float, steps: int, points: int
+) -> Tensor:
+    """x' ascending CE(x') + |IG(x, x')|_1 of the loss (Eq. 12): what an eager implementation writes down."""
+    t = (torch.arange(1, points + 1, dtype=x.dtype) / points).reshape(-1, 1, 1, 1, 1)
+    x_adv = start
+    for _ in range(steps):
+        x_adv = x_adv.detach().requires_grad_()
+        path = (x + t * (x_adv - x)).flatten(0, 1)
+        loss = F.cross_entropy(net(path), y.repeat(points), reduction="sum")
+        (gradient,) = torch.autograd.grad(loss, path, create_graph=True)
+        change = (x_adv - x) * gradient.unflatten(0, (points, -1)).mean(0)
+        total = F.cross_entropy(net(x_adv), y, reduction="sum") + change.abs().sum()
+        (ascent,) = torch.autograd.grad(total, x_adv)
+        x_adv = (x_adv + step_size * ascent.sign()).clamp(x - eps, x + eps).clamp(0, 1)
+    return x_adv.detach()

@@ -1,0 +1,39 @@
+"""The networks and images on which everything is measured."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import holdfast as hf
+from holdfast.data.dataset import to_float
+
+GREY = (1, 28, 28)
+
+
+def network(name: str = "paper-cnn", shape: tuple[int, int, int] = GREY, **options: Any) -> nn.Module:
+    """A fresh network for ten classes, always the same; speed does not depend on the weights."""
+    return hf.models.build(name, num_classes=10, in_channels=shape[0], image_size=shape[1], seed=0, **options).eval()
+
+
+def images(batch: int, shape: tuple[int, int, int] = GREY) -> tuple[Tensor, Tensor]:
+    """Digits, enlarged to `shape`, so that black borders and ties are as in real images; labels and all classes."""
+    digits = hf.data.load("digits", "test")
+    x = to_float(digits.x[torch.arange(batch) % len(digits)])
+    x = torch.nn.functional.interpolate(x, shape[1:], mode="bilinear").expand(-1, shape[0], -1, -1)
+    return x.contiguous(), torch.arange(batch) % 10
+
+
+def keys(batch: int) -> Tensor:
+    """The keys of the images' random numbers."""
+    return hf.make_keys(0, torch.arange(batch))
+
+
+def relative_difference(a: Tensor, b: Tensor) -> float:
+    """The largest difference over the largest value."""
+    return float((a - b).abs().max() / b.abs().max())
+
+
+def share_that_differs(a: Tensor, b: Tensor) -> float:
+    """The share of pixels that are not the same; a sign of a gradient near zero may fall either way."""
+    return float(((a - b).abs() > 1e-5).double().mean())

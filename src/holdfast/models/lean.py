@@ -1,0 +1,260 @@
+"""The same convolutions and poolings with less work, for networks that are differentiated twice on a CPU.
+
+Three things make PyTorch slow there (figures in docs/performance.md):
+
+- the derivative of a convolution's gradient computes a gradient for the weights whether or not anyone asked;
+- with one or three channels, as in every first layer, the kernels reach a tenth of the machine's rate;
+- max-pooling in the usual memory layout does not use the vector units.
+
+A convolution is one half of the trilinear form <y, w * x>; its three partial maps are each other's derivatives,
+
+    conv(x, w) = w * x,      spread(y, w) = conv^T in x,      correlate(x, y) = conv^T in w,
+
+so three functions that call each other are differentiable to every order and compute only what is needed.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+THIN = 4
+"""Up to so many input channels a matrix product with unfolded patches beats the library's gradient."""
+
+
+class lean(TorchFunctionMode):  # noqa: N801  (used like a function: `with lean():`)
+    """Inside this context `conv2d` and `max_pool2d` on CPU tensors take the leaner way; the values are the same.
+
+    `weights=False` promises that no gradient in the weights of a convolution will be asked for.
+
+    >>> x, w = torch.rand(2, 1, 8, 8), torch.rand(4, 1, 3, 3)
+    >>> with lean():
+    ...     y = F.conv2d(x, w, padding=1)
+    >>> torch.allclose(y, F.conv2d(x, w, padding=1), atol=1e-6)
+    True
+    """
+
+    def __init__(self, *, weights: bool = True) -> None:
+        super().__init__()
+        self.weights = weights
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        form = _LEAN_FORMS.get(func)
+        found = form(self.weights, *args, **(kwargs or {})) if form is not None else None
+        return func(*args, **(kwargs or {})) if found is None else found
+
+
+def lean_on(x: Tensor, *, weights: bool = True) -> AbstractContextManager[Any]:
+    """`lean()` where it pays, else nothing."""
+    pays = x.device.type == "cpu" and not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()
+    return lean(weights=weights) if pays else nullcontext()
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """All that is fixed about a convolution."""
+
+    image: torch.Size
+    kernel: torch.Size
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    groups: int
+
+    @property
+    def thin(self) -> bool:
+        return self.image[1] <= THIN and self.groups == 1
+
+    @property
+    def windows(self) -> dict[str, Any]:
+        return {
+            "kernel_size": self.kernel[2:],
+            "stride": self.stride,
+            "padding": self.padding,
+            "dilation": self.dilation,
+        }
+
+    def library_gradient(self, y: Tensor, x: Tensor, w: Tensor, wanted: tuple[bool, bool]) -> tuple[Tensor, Tensor]:
+        dx, dw, _ = torch.ops.aten.convolution_backward(
+            y, x, w, None, self.stride, self.padding, self.dilation, False, (0, 0), self.groups, (*wanted, False)
+        )
+        return dx, dw
+
+
+def _convolve(x: Tensor, w: Tensor, shape: _Shape) -> Tensor:
+    if shape.thin:
+        x, w = (t.contiguous(memory_format=torch.channels_last) for t in (x, w))
+    return F.conv2d(x if shape.thin else x.contiguous(), w, None, *_steps(shape), shape.groups)
+
+
+def _spread(y: Tensor, w: Tensor, shape: _Shape) -> Tensor:
+    if shape.thin:
+        columns = w.flatten(1).T.expand(y.shape[0], -1, -1) @ y.flatten(2)
+        return F.fold(columns, shape.image[2:], **shape.windows)
+    nowhere = y.new_empty(()).expand(shape.image)  # only its shape is looked at
+    return shape.library_gradient(y.contiguous(), nowhere, w, (True, False))[0]
+
+
+def _correlate(x: Tensor, y: Tensor, shape: _Shape) -> Tensor:
+    if shape.thin:
+        patches = F.unfold(x, **shape.windows)
+        return torch.einsum("bop,bkp->ok", y.flatten(2), patches).reshape(shape.kernel)
+    nowhere = x.new_empty(()).expand(shape.kernel)
+    return shape.library_gradient(y.contiguous(), x.contiguous(), nowhere, (False, True))[1]
+
+
+def _steps(shape: _Shape) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+    return shape.stride, shape.padding, shape.dilation
+
+
+class _Bilinear(torch.autograd.Function):
+    """Remembers both arguments and the shape."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        first, second, ctx.shape = inputs
+        ctx.save_for_backward(first, second)
+
+
+class _Convolve(_Bilinear):
+    @staticmethod
+    def forward(x: Tensor, w: Tensor, shape: _Shape) -> Tensor:  # type: ignore[override]
+        return _convolve(x, w, shape)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, w = ctx.saved_tensors
+        dx = _Spread.apply(dy, w, ctx.shape) if ctx.needs_input_grad[0] else None
+        dw = _Correlate.apply(x, dy, ctx.shape) if ctx.needs_input_grad[1] else None
+        return dx, dw, None
+
+
+class _Spread(_Bilinear):
+    @staticmethod
+    def forward(y: Tensor, w: Tensor, shape: _Shape) -> Tensor:  # type: ignore[override]
+        return _spread(y, w, shape)
+
+    @staticmethod
+    def backward(ctx: Any, dx: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        y, w = ctx.saved_tensors
+        dy = _Convolve.apply(dx, w, ctx.shape) if ctx.needs_input_grad[0] else None
+        dw = _Correlate.apply(dx, y, ctx.shape) if ctx.needs_input_grad[1] else None
+        return dy, dw, None
+
+
+class _Correlate(_Bilinear):
+    @staticmethod
+    def forward(x: Tensor, y: Tensor, shape: _Shape) -> Tensor:  # type: ignore[override]
+        return _correlate(x, y, shape)
+
+    @staticmethod
+    def backward(ctx: Any, dw: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, y = ctx.saved_tensors
+        dx = _Spread.apply(y, dw, ctx.shape) if ctx.needs_input_grad[0] else None
+        dy = _Convolve.apply(x, dw, ctx.shape) if ctx.needs_input_grad[1] else None
+        return dx, dy, None
+
+
+class _Pick(torch.autograd.Function):
+    """(x [B, C, P], index [B, C, Q]) -> x at index; no place is picked twice."""
+
+    @staticmethod
+    def forward(x: Tensor, index: Tensor, size: int) -> Tensor:  # type: ignore[override]
+        return x.gather(2, index)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, index, ctx.size = inputs
+        ctx.save_for_backward(index)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        (index,) = ctx.saved_tensors
+        return _Put.apply(dy, index, ctx.size), None, None
+
+
+class _Put(torch.autograd.Function):
+    """(y [B, C, Q], index) -> x [B, C, P] with y at index and zero elsewhere: the transpose of `_Pick`."""
+
+    @staticmethod
+    def forward(y: Tensor, index: Tensor, size: int) -> Tensor:  # type: ignore[override]
+        return y.new_zeros(*y.shape[:2], size).scatter_(2, index, y)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, index, ctx.size = inputs
+        ctx.save_for_backward(index)
+
+    @staticmethod
+    def backward(ctx: Any, dx: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        (index,) = ctx.saved_tensors
+        return _Pick.apply(dx, index, ctx.size), None, None
+
+
+def _lean_conv2d(
+    weights: bool,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor | None:
+    if (
+        x.device.type != "cpu"
+        or isinstance(padding, str)
+        or x.dim() != 4
+        or x.dtype != weight.dtype
+        or not x.is_floating_point()
+    ):
+        return None
+    shape = _Shape(x.shape, weight.shape, _two(stride), _two(padding), _two(dilation), groups)
+    y: Tensor = _Convolve.apply(x, weight if weights else weight.detach(), shape)
+    return y if bias is None else y + bias[:, None, None]
+
+
+def _lean_max_pool2d(
+    weights: bool,
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor | None:
+    window = _two(kernel_size)
+    apart = all(s >= k for s, k in zip(_two(stride or kernel_size), window, strict=True))
+    plain = _two(padding) == (0, 0) and _two(dilation) == (1, 1) and not ceil_mode and not return_indices
+    if not (apart and plain and x.device.type == "cpu" and x.dim() == 4 and x.is_floating_point()):
+        return None
+    with torch.no_grad():
+        last = x.detach().contiguous(memory_format=torch.channels_last)
+        values, index = F.max_pool2d(last, window, _two(stride or kernel_size), return_indices=True)
+    if not (torch.is_grad_enabled() and x.requires_grad):
+        return values.contiguous()
+    picked: Tensor = _Pick.apply(x.flatten(2), index.contiguous().flatten(2), x.shape[2] * x.shape[3])
+    return picked.unflatten(2, tuple(index.shape[2:]))
+
+
+def _two(value: Any) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (value[0], value[-1])
+
+
+_LEAN_FORMS: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
+    torch.conv2d: _lean_conv2d,
+    torch.max_pool2d: _lean_max_pool2d,
+    F.max_pool2d: _lean_max_pool2d,
+}
