@@ -7,11 +7,12 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # -ra names every failed and skipped test and why, so that a missing browser or dataset is said plainly.
 TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -ra
 
-.PHONY: demo test check lint types format bench clean help
+.PHONY: demo test test-long check lint types format bench clean help
 
 help:
 	@echo "make demo    train and attack on embedded data, write a report"
 	@echo "make test    run all tests"
+	@echo "make test-long  all tests, with every fault and 100,000 generated inputs: an hour or more"
 	@echo "make check   format, lint, types and tests"
 	@echo "make bench   measure speed against the peers"
 	@echo "make clean   remove the environment and everything made here"
@@ -38,6 +39,11 @@ demo: $(VENV)/.runtime
 test: $(VENV)/.dev
 	@echo "running the tests ..."
 	@$(TESTS)
+
+# The same tests, but those about faults, bad input and load go to their full length.
+test-long: $(VENV)/.dev
+	@echo "running the tests in their long form ..."
+	@HOLDFAST_LONG=1 $(TESTS) --timeout 7200
 
 lint: $(VENV)/.dev
 	@echo "checking format and lint ..."

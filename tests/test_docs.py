@@ -47,3 +47,13 @@ def test_examples_run(script: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert picture.stat().st_size > 5_000
+
+
+def test_every_promise_names_a_test_that_exists() -> None:
+    """`tests/x.py::test_y`, and `::test_z` behind it, which is of the same file."""
+    text, file = (ROOT / "docs" / "reliability.md").read_text(), ""
+    named = re.findall(r"`(tests/[\w/]+\.py)?(?:::(\w+))?`", text)
+    assert len(named) > 40
+    for path, test in named:
+        file = path or file
+        assert not test or f"def {test}(" in (ROOT / file).read_text(), f"{file}::{test}"

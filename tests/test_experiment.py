@@ -18,7 +18,8 @@ from holdfast.commands.train import train
 from holdfast.config import config_from_file, make_config, split_overrides
 from holdfast.data import Loader
 from holdfast.errors import DataError, InputError
-from holdfast.experiment import WEIGHTS, build_model, load, load_data, prepare, put_weights, run_training
+from holdfast.experiment import WEIGHTS, build_model, load, load_data, prepare, put_weights, run_training, start_of
+from holdfast.measure import total_cost
 from holdfast.models import Classifier
 from holdfast.results import read_json, read_log
 from holdfast.training import Processes
@@ -109,14 +110,28 @@ def test_start_from_weights() -> None:
     holdfast_train(f"digits/natural {SHORT} --out a")
     for init in ("a", f"a/{WEIGHTS}"):
         config = make_config("digits/madry", overrides=[("train.init", init)])
-        model = prepare(config).model
+        model = prepare(config, start=start_of(config, Path("b"))).model
         assert all(torch.equal(value, model.state_dict()[name]) for name, value in load("a").state_dict().items())
     holdfast_train("digits/erar --init a --out b --quiet --train.steps 1")
     assert config_from_file(Path("b/config.toml")).train.init == "a"
-    for init, message in (("nothing.safetensors", "no such file"), ("a/config.toml", "as safetensors")):
-        with pytest.raises(DataError, match=message):
-            holdfast_train(f"digits/madry --init {init}")
+    with pytest.raises(InputError, match=r"weights to start from .* got none at nothing.safetensors"):
+        holdfast_train("digits/madry --init nothing.safetensors")
+    with pytest.raises(DataError, match="as safetensors"):
+        holdfast_train("digits/madry --init a/config.toml")
     assert not Path("runs").exists()  # what cannot start leaves nothing behind
+
+
+def test_start_from_the_run_beside_and_count_its_cost() -> None:
+    holdfast_train(f"digits/natural {SHORT} --out r/natural-seed3 --seed 3")
+    holdfast_train("digits/madry --init natural --out r/madry-seed3 --seed 3 --quiet --train.steps 1")
+    with pytest.raises(InputError, match=r"none at natural or r/natural;"):  # another seed starts from its own
+        holdfast_train("digits/madry --init natural --out r/madry --quiet --train.steps 1")
+    before, after = (
+        read_json(Path("r", name, "provenance.json"))["training"] for name in ("natural-seed3", "madry-seed3")
+    )
+    assert after["start"] == before
+    assert total_cost(after)["example_passes"] == before["example_passes"] + after["example_passes"]
+    assert total_cost(after)["seconds"] == pytest.approx(before["seconds"] + after["seconds"])
 
 
 def test_weights_of_another_network() -> None:

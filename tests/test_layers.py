@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parents[1] / "src"
 # Low to high. Modules of one row do not import each other. A package (`holdfast.data`) stands for its __init__.
 LAYERS = (
     "errors",
-    "types ops rng meter files seals",
+    "types ops rng meter files seals ranks",
     "checks balls metrics",
     "results.files results.bootstrap results.provenance",
     "results.lines results.panels",
@@ -66,8 +66,9 @@ LAYERS = (
     "evaluation.accuracy evaluation.quality evaluation.identity",
     "evaluation.plan",
     "evaluation",
-    "experiment auditing bench.timing",
+    "experiment auditing bench.timing bench.work bench.plain",
     "bench.cases",
+    "bench.machine",
     "bench",
     "measure",
     "jobs",
@@ -81,6 +82,7 @@ LAYERS = (
     "report.html",
     "report.write",
     "report",
+    "process",
     "commands commands.data commands.report commands.train commands.presets commands.progress commands.bench",
     "commands.evaluate",
     "commands.audit commands.demo commands.reproduce",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from holdfast import metrics
+from holdfast import metrics, ranks
 from holdfast.errors import InputError
 
 RANK_METRICS = [
@@ -93,6 +93,65 @@ def test_inversions_against_all_pairs(ranks: np.ndarray) -> None:
     later = np.triu(np.ones((ranks.shape[1],) * 2), 1)
     expected = ((ranks[:, :, None] > ranks[:, None, :]) * later).sum((1, 2))
     assert metrics.count_inversions(torch.from_numpy(ranks)).tolist() == expected.tolist()
+
+
+@given(rows=st.integers(0, 3), entries=st.sampled_from([1, 2, 3, 63, 64, 65, 127, 130, 257]), seed=st.integers(0, 99))
+def test_halving_counts_the_inversions_of_permutations(rows: int, entries: int, seed: int) -> None:
+    places = np.random.default_rng(seed).permuted(np.tile(np.arange(entries), (rows, 1)), axis=1)
+    assert ranks.count_inversions(places).tolist() == metrics.count_inversions(torch.from_numpy(places)).tolist()
+
+
+FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+# signs, both zeros, neighbours of zero, the ends of every type, and what has no ranking
+SPECIAL = [0.0, -0.0, 1e-45, -1e-45, 1.0, -1.0, 3e38, -3e38, math.inf, -math.inf, math.nan]
+
+
+@given(
+    dtype=st.sampled_from([*FLOATS, torch.int64, torch.int32, torch.uint8]),
+    entries=st.sampled_from([1, 2, 3, 30, 70]),
+    share=st.sampled_from([0.0, 0.3, 0.8, 1.0]),
+    special=st.booleans(),
+    seed=st.integers(0, 10_000),
+)
+def test_fast_products_equal_those_of_any_device(
+    dtype: torch.dtype, entries: int, share: float, special: bool, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    a, b = (2 * torch.randn(2, 4, entries, generator=generator, dtype=torch.float64)).to(dtype)
+    zero = torch.rand(2, 4, entries, generator=generator) < share
+    a, b = a.masked_fill(zero[0], 0), b.masked_fill(zero[seed % 2], 0)  # zeros in the same places, or in others
+    if special and dtype.is_floating_point:
+        a[0, 0] = SPECIAL[seed % len(SPECIAL)]
+        b[1, -1] = SPECIAL[seed // 2 % len(SPECIAL)]
+    for fast, generic in ((ranks.sign_products, metrics.sign_products), (ranks.rank_products, metrics.rank_products)):
+        for ours, expected in zip(fast(a, b), generic(a, b), strict=True):
+            assert ours.tolist() == expected.tolist()
+
+
+def test_numbers_of_64_bits_that_differ_only_in_the_last() -> None:
+    a = torch.tensor([[1.0, 1 + 2**-52, 1 + 2**-51, -1.0, -1 - 2**-52]], dtype=torch.float64)
+    whole = torch.tensor([[2**62, 2**62 + 1, 2**62 + 2, -(2**62), -(2**62) - 1]])
+    assert metrics.kendall_tau(a, whole).item() == 1
+    assert metrics.spearman_rho(a, -whole).item() == -1
+
+
+def test_rows_taken_at_a_time_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = torch.randn(5, 40).clamp_min(0), torch.randn(5, 40).clamp_min(0)
+    at_once = metrics.kendall_tau(a, b), metrics.spearman_rho(a, b)
+    monkeypatch.setattr(ranks, "AT_A_TIME", 80)
+    assert torch.equal(torch.stack([metrics.kendall_tau(a, b), metrics.spearman_rho(a, b)]), torch.stack(at_once))
+
+
+@pytest.mark.parametrize("metric", [metrics.kendall_tau, metrics.spearman_rho])
+def test_no_maps_and_maps_of_one_entry(metric) -> None:
+    assert metric(torch.rand(0, 5), torch.rand(0, 5)).shape == (0,)
+    assert metric(torch.rand(3, 1), torch.rand(3, 1)).isnan().all()
+
+
+def test_strided_maps_and_maps_with_a_gradient() -> None:
+    a, b = torch.randn(9, 4, requires_grad=True), torch.randn(9, 4)
+    for metric in (metrics.kendall_tau, metrics.spearman_rho):
+        assert torch.equal(metric(a.t(), b.t()), metric(a.t().contiguous(), b.t().contiguous()))
 
 
 @pytest.mark.parametrize("bad", [torch.ones(2, 6), torch.full((2, 6), torch.nan), torch.full((2, 6), torch.inf)])

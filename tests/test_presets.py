@@ -254,7 +254,7 @@ def test_commands(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
         list_presets("mnits")
     diff_presets("mnist/erar:paper", "mnist/erar:cpu")
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["train.steps", "90000", "2000"] in lines
+    assert ["train.steps", "90000", "200"] in lines
     assert ["evaluate.limit", "-", "300"] in lines
     assert not any(line[0].endswith(".eps") for line in lines)
     diff_presets("mnist/erar", "mnist/erar:paper")

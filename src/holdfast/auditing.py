@@ -13,6 +13,7 @@ from torch import nn
 
 from holdfast.attacks import random_control
 from holdfast.attribution import IntegratedGradients
+from holdfast.checks import check_outputs
 from holdfast.data import Dataset, to_float
 from holdfast.errors import expected
 from holdfast.evaluation import Evaluation, Plan, evaluate
@@ -170,8 +171,9 @@ def _plan(settings: AuditSettings, k: int) -> Plan:
 
 def _relabelled(model: nn.Module, data: Dataset, device: torch.device | str | None) -> Dataset:
     with evaluating(model), torch.no_grad():
-        found = [model(to_float(part, device)).argmax(1).cpu() for part in data.x.split(64)]
-    y = torch.cat(found)
+        found = [model(to_float(part, device)) for part in data.x.split(64)]
+    check_outputs(logits := torch.cat(found))
+    y = logits.argmax(1).cpu()
     names = data.class_names if int(y.max()) < len(data.class_names) else tuple(map(str, range(int(y.max()) + 1)))
     return replace(data, y=y, class_names=names)
 

@@ -33,6 +33,17 @@ def check_labels(y: Tensor, batch: int, classes: int | None = None) -> None:
         raise expected(f"labels from 0 to {classes - 1}, the outputs of the model", got=got)
 
 
+def check_outputs(logits: Tensor) -> None:
+    """Refuse logits [B, K] from which no prediction can be read: NaN, infinity, or a single one."""
+    if logits.shape[1] < 2:
+        fix = "a network with one output for two classes can return torch.cat([torch.zeros_like(z), z], 1)"
+        raise expected("at least two logits, one for each class", got=logits.shape[1], fix=fix)
+    if not bool(logits.isfinite().all()):
+        rows = (~logits.isfinite().all(1)).nonzero().flatten().tolist()
+        fix = "check its weights and the normalisation of its input"
+        raise expected("finite logits from the network", got=f"NaN or infinity for images {rows[:5]}", fix=fix)
+
+
 def check_keys(keys: Tensor, batch: int) -> None:
     """Refuse anything but one int64 key for each image."""
     if not isinstance(keys, Tensor) or keys.dtype != torch.int64 or keys.shape != (batch,):

@@ -5,12 +5,14 @@ No logic lives here. A command is one function in `holdfast.commands`, loaded on
 
 import difflib
 import functools
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
 import holdfast
 from holdfast.errors import HoldfastError, InputError
+from holdfast.process import keep_memory, set_threads
 
 COMMANDS = {
     "demo": ("holdfast.commands.demo:demo", "train, attack and compare five networks on embedded data, in minutes"),
@@ -37,27 +39,65 @@ COMMANDS = {
 }
 """Command -> (where its function lives, what it does in one line)."""
 
-USER_ERROR, INTERRUPTED = 2, 130
+BUG, USER_ERROR, INTERRUPTED = 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 when it worked, 2 when the user has to change something, 130 when interrupted."""
+    """Run one command; 0 when it worked, 2 when the user has to change something, 130 when interrupted, 1 for a bug."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
     try:
+        words, threads = _without_threads(words)
+        set_threads(threads)
+        keep_memory()
         return _run(words)
-    except HoldfastError as error:
+    except KeyboardInterrupt:
+        return _say("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # `holdfast presets | head`: the reader has seen enough
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for Python's own flush at exit
+        return 0
+    except Exception as error:
         if debug:
             raise
-        print(f"holdfast: {error}", file=sys.stderr)
-        return INTERRUPTED if hasattr(error, "signal") else USER_ERROR
-    except KeyboardInterrupt:
-        print("holdfast: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return _say(*_told(error))
+
+
+def _without_threads(words: list[str]) -> tuple[list[str], int | None]:
+    """The words without `--threads N`, which every command understands, and N."""
+    if "--threads" not in words:
+        return words, None
+    place = words.index("--threads")
+    number = words[place + 1] if place + 1 < len(words) else ""
+    if not number.isdecimal():
+        raise InputError(f"expected a number after --threads, got {number!r}; try --threads 2.")
+    return [*words[:place], *words[place + 2 :]], int(number)
+
+
+def _told(error: Exception) -> tuple[str, int]:
+    """An error in one sentence, and the exit code that belongs to it."""
+    if isinstance(error, HoldfastError):
+        return str(error), INTERRUPTED if hasattr(error, "signal") else USER_ERROR
+    if isinstance(error, OSError):
+        where = f" {error.filename}" if error.filename else ""
+        return (
+            f"cannot use{where}: {error.strerror or error}; check the path, its permissions and the disk.",
+            USER_ERROR,
+        )
+    if isinstance(error, MemoryError):
+        return "not enough memory; use a smaller batch size, or fewer or smaller images.", USER_ERROR
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"{reason}; this is a bug: run the command again with --debug and report what it prints.", BUG
+
+
+def _say(text: str, code: int) -> int:
+    print(f"holdfast: {text}", file=sys.stderr)
+    return code
 
 
 def _run(words: list[str]) -> int:
+    if any("\0" in word or not _is_text(word) for word in words):
+        raise InputError("expected arguments that are text, got a NUL or bytes that are not UTF-8; check the names.")
     if words and words[0] in ("--version", "-V"):
         print(f"holdfast {holdfast.__version__}")
         return 0
@@ -79,6 +119,11 @@ def _run(words: list[str]) -> int:
         command = functools.partial(command, overrides=tuple(overrides))
     tyro.cli(command, prog=f"holdfast {name}", args=rest)
     return 0
+
+
+def _is_text(word: str) -> bool:
+    """Whether it can be printed and written: Python hides bytes that are no text in half characters."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in word)
 
 
 def _find(words: list[str]) -> tuple[str, list[str]]:
@@ -109,6 +154,7 @@ def _help(commands: dict[str, tuple[str, str]]) -> str:
             "",
             "holdfast COMMAND --help   what a command takes, with examples",
             "holdfast --version        the version",
+            "--threads N               with any command: threads to compute with; all usable cores if not given",
             "--debug                   with any command: show the traceback of an error",
         ]
     )

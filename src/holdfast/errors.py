@@ -15,6 +15,12 @@ class DataError(HoldfastError):
     """A dataset that cannot be found, fetched, verified or read."""
 
 
+def reason(error: Exception) -> str:
+    """What another library's error says, on one line and not too long; its name if it says nothing."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 300 else f"{text[:299]}…"
+
+
 def expected(what: str, *, got: Any, fix: str = "") -> InputError:
     """Build the error "expected <what>, got <got>; <fix>.".
 

@@ -10,14 +10,12 @@ import inspect
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -30,10 +28,20 @@ from holdfast.objective import Objective
 from holdfast.recipes import METHODS
 from holdfast.results import collect_provenance, finish, read_json, write_json_atomic, write_text_atomic
 from holdfast.training import OPTIMIZERS, SCHEDULES, FitResult, Processes, Schedule, fit, joined, pick_device
+from holdfast.training.checkpoint import read_weights
+from holdfast.training.lock import locked
 
 CONFIG, PROVENANCE, WEIGHTS = "config.toml", "provenance.json", "weights.safetensors"
 
-_MAY_CHANGE = ("data.root", "evaluate.", "train.device", "train.log_every", "train.checkpoint", "train.tensorboard")
+_MAY_CHANGE = (
+    "data.root",
+    "evaluate.",
+    "train.device",
+    "train.log_every",
+    "train.checkpoint",
+    "train.tensorboard",
+    "train.half_weights",
+)
 """Keys with which a run may go on differently than it began, since they do not touch the weights."""
 
 
@@ -65,12 +73,9 @@ def prepare(
     *,
     device: torch.device | None = None,
     processes: Processes | None = None,
-    first_weights: bool = True,
+    start: Path | None = None,
 ) -> Prepared:
-    """Load the data and build network, objective, optimiser and schedule for this process.
-
-    A run that goes on from a checkpoint does not need the weights it began with: `first_weights=False`.
-    """
+    """Load the data and build network, objective, optimiser and schedule for this process; `start` holds weights."""
     device, who = device or pick_device(config.train.device), processes or Processes()
     config = complete(config)
     _check_reduction(config, who)
@@ -79,8 +84,8 @@ def prepare(
     data = load_data(config, "train")
     config = _with_shape(config, data)
     model = build_model(config.model, seed=config.seed)
-    if config.train.init is not None and first_weights:
-        put_weights(model, Path(config.train.init))
+    if start is not None:
+        put_weights(model, start)
     objective = METHODS[config.method.name](model.to(device), **config.method.settings)
     loader = Loader(
         data, config.train.batch_size, seed=config.seed, device=device, rank=who.rank, world_size=who.world_size
@@ -103,7 +108,9 @@ def run_training(
     out, device = Path(out), pick_device(config.train.device)
     with joined(device) as processes:
         goes_on = resume and any((out / "checkpoints").glob("step-*"))
-        ready = prepare(config, device=device, processes=processes, first_weights=not goes_on)
+        # a run that goes on from a checkpoint does not need the weights it began with
+        start = None if goes_on else start_of(config, out)
+        ready = prepare(config, device=device, processes=processes, start=start)
         provenance = collect_provenance(seeds=[config.seed], device=str(device), threads=torch.get_num_threads())
         processes.leading(lambda: _open(out, ready.config, provenance, resume))
         train = ready.config.train
@@ -127,8 +134,9 @@ def run_training(
             keep_best_by=train.keep_best_by,
             progress=progress,
             tensorboard=train.tensorboard,
+            half_weights=train.half_weights,
         )
-        processes.leading(lambda: _close(out, provenance, result))
+        processes.leading(lambda: _close(out, ready.config, provenance, result))
     return Trained(run_dir=out, config=ready.config, model=ready.model, result=result)
 
 
@@ -151,6 +159,19 @@ def load(path: Path | str, *, network: nn.Module | str | None = None) -> Classif
         model = build_model(config.model.model_copy(update=name), seed=config.seed)
     put_weights(model, folder)
     return model.eval()
+
+
+def start_of(config: RunConfig, out: Path) -> Path | None:
+    """The weights that `train.init` names: a path, or the run of that method and seed beside the run `out`."""
+    init = config.train.init
+    if init is None:
+        return None
+    beside = out.parent / (init if config.seed == 0 else f"{init}-seed{config.seed}")
+    found = next((path for path in (Path(init), beside) if path.is_file() or (path / WEIGHTS).exists()), None)
+    if found is None:
+        fix = f"train that network first, with --out {beside}, or start afresh with --train.init none"
+        raise expected("weights to start from (train.init)", got=f"none at {init} or {beside}", fix=fix)
+    return found
 
 
 def load_data(config: RunConfig, split: str) -> Dataset:
@@ -190,10 +211,7 @@ def _read_weights(file: Path) -> dict[str, Tensor]:
     if not file.exists():
         fix = "a run has its weights when it is finished: `holdfast train --out RUN --resume` goes on with one"
         raise DataError(f"expected weights at {file}, got no such file; {fix}.")
-    try:
-        return safetensors.torch.load_file(file)
-    except (safetensors.SafetensorError, OSError) as error:
-        raise DataError(f"cannot read {file} as safetensors: {error}.") from None
+    return read_weights(file)
 
 
 def _wrapped(net: nn.Module, network: Network) -> Classifier:
@@ -279,6 +297,11 @@ def _schedule(config: RunConfig) -> Schedule:
 
 def _open(out: Path, config: RunConfig, provenance: dict[str, Any], resume: bool) -> None:
     """Begin a run directory, or check that a run may go on with this config."""
+    with locked(out):  # whoever is at work there is named before anything of theirs is touched
+        _begin(out, config, provenance, resume)
+
+
+def _begin(out: Path, config: RunConfig, provenance: dict[str, Any], resume: bool) -> None:
     file = out / CONFIG
     if not file.exists():
         write_text_atomic(file, config_text(config))
@@ -299,12 +322,20 @@ def _check_same(began: RunConfig, now: RunConfig) -> None:
             raise expected(f"{key} = {before!r}, as the run began", got=repr(after), fix=fix)
 
 
-def _close(out: Path, provenance: dict[str, Any], result: FitResult) -> None:
-    """Write down when the run ended, when it was resumed, and what it cost."""
+def _close(out: Path, config: RunConfig, provenance: dict[str, Any], result: FitResult) -> None:
+    """Write down when the run ended, when it was resumed, and what it cost, with the cost of the start it was given."""
     file = out / PROVENANCE
     first = read_json(file) if file.exists() else provenance
     if first["finished"]:
         return  # it was finished before, and nothing was left to do
     again = [provenance["started"]] if first["started"] != provenance["started"] else []
-    cost = {"steps": result.step, "seconds": round(result.seconds, 3), "example_passes": result.example_passes}
+    cost: dict[str, Any] = {
+        "steps": result.step,
+        "seconds": round(result.seconds, 3),
+        "example_passes": result.example_passes,
+    }
+    with suppress(InputError):  # the weights it began with may be gone by now
+        start = start_of(config, out)
+        if start is not None and (start / PROVENANCE).exists():
+            cost["start"] = read_json(start / PROVENANCE).get("training", {})
     write_json_atomic(file, {**finish(first), "resumed": again, "training": cost})

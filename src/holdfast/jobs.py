@@ -88,13 +88,24 @@ def run_job(job: Job, threads: int | None = None) -> Path:
     if threads is not None:
         torch.set_num_threads(threads)
     job.check()
-    if not (job.folder / WEIGHTS).exists():
+    if not _is_trained(job.folder / WEIGHTS):
         started = (job.folder / "config.toml").exists()
         again = "give the same command again"
         run_training(job.config(), job.folder, resume=started, progress=False, resume_command=again)
     if not job.finished:
         measure(job.folder, MeasureOptions(**job.options))
     return job.folder
+
+
+def _is_trained(weights: Path) -> bool:
+    """Whether training is over to its last file: the weights are written before the note of what they cost."""
+    if not weights.exists():
+        return False
+    try:
+        noted = bool(json.loads((weights.parent / "provenance.json").read_bytes())["finished"])
+    except (OSError, ValueError, KeyError, TypeError):
+        noted = False
+    return noted or not (weights.parent / "checkpoints").is_dir()  # without checkpoints nothing can go on
 
 
 def progress_of(job: Job, steps: int) -> Progress:

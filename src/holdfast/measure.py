@@ -90,7 +90,7 @@ def _ensemble(config: RunConfig) -> Attack:
 
 def _facts(folder: Path, config: RunConfig, data: Dataset) -> Facts:
     provenance = read_json(folder / PROVENANCE) if (folder / PROVENANCE).exists() else {}
-    cost = provenance.get("training", {})
+    cost = total_cost(provenance.get("training", {}))
     return Facts(
         dataset=config.dataset,
         method=config.label,
@@ -102,6 +102,14 @@ def _facts(folder: Path, config: RunConfig, data: Dataset) -> Facts:
         train_seconds=cost.get("seconds"),
         provenance=provenance,
     )
+
+
+def total_cost(training: dict[str, Any]) -> dict[str, Any]:
+    """Passes and seconds of a training with those of the run it started from, and so on back."""
+    if "start" not in training:
+        return training
+    before = total_cost(training["start"])
+    return {key: training[key] + before[key] for key in ("seconds", "example_passes") if key in before}
 
 
 def _quality_before(folder: Path) -> dict[str, Any]:

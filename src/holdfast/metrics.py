@@ -14,6 +14,7 @@ two for a map without mass. Count them with `isnan`.
 import torch
 from torch import Tensor
 
+from holdfast import ranks
 from holdfast.errors import expected
 from holdfast.ops import flatten
 
@@ -42,27 +43,13 @@ def kendall_tau(a: Tensor, b: Tensor) -> Tensor:
     """Kendall's tau-b, (C - D) / sqrt((n0 - ties_a)(n0 - ties_b)), over all pairs of entries.
 
     The rows are ordered by (a, b); what is left out of order in b are the discordant pairs D (Knight 1966), counted
-    for all rows at once by `count_inversions`.
+    for all rows at once: on the CPU in `ranks`, elsewhere by `count_inversions`.
 
     >>> kendall_tau(torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.tensor([[1.0, 2.0, 4.0, 3.0]]))
     tensor([0.6667], dtype=torch.float64)
     """
-    a, b, valid = _prepare(a, b)
-    rank_a, rank_b = dense_ranks(a), dense_ranks(b)
-    entries = a.shape[1]
-    # Ordering by one whole number orders by (a, b), and equal numbers are joint ties.
-    joint, order = (rank_a * entries + rank_b).sort(dim=1)
-    discordant = count_inversions(rank_b.gather(1, order))
-    pairs = entries * (entries - 1) // 2
-    ties_a, ties_b, ties_both = (
-        _tied_pairs(joint // entries),
-        _tied_pairs(rank_b.sort(dim=1).values),
-        _tied_pairs(joint),
-    )
-    surplus = pairs - ties_a - ties_b + ties_both - 2 * discordant
-    # The root of the product, not the product of roots: sqrt(n n) is exactly n, so identical maps give exactly 1.
-    tau = surplus.double() / ((pairs - ties_a).double() * (pairs - ties_b).double()).sqrt()
-    return _or_nan(tau.clamp(-1, 1), valid)
+    a, b = _same_shape(a, b)
+    return _correlation(*(ranks.sign_products(a, b) if a.device.type == "cpu" else sign_products(a, b)))
 
 
 def spearman_rho(a: Tensor, b: Tensor) -> Tensor:
@@ -71,9 +58,8 @@ def spearman_rho(a: Tensor, b: Tensor) -> Tensor:
     >>> spearman_rho(torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.tensor([[1.0, 2.0, 4.0, 3.0]]))
     tensor([0.8000], dtype=torch.float64)
     """
-    a, b, valid = _prepare(a, b)
-    centred_a, centred_b = (_average_ranks(m) - (m.shape[1] - 1) / 2 for m in (a, b))
-    return _or_nan(_cosine(centred_a, centred_b), valid)
+    a, b = _same_shape(a, b)
+    return _correlation(*(ranks.rank_products(a, b) if a.device.type == "cpu" else rank_products(a, b)))
 
 
 def cosine_similarity(a: Tensor, b: Tensor) -> Tensor:
@@ -82,8 +68,10 @@ def cosine_similarity(a: Tensor, b: Tensor) -> Tensor:
     >>> cosine_similarity(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 1.0]]))
     tensor([0.7071], dtype=torch.float64)
     """
-    a, b = _same_shape(a, b)
-    return _or_nan(_cosine(a.double(), b.double()), a.isfinite().all(1) & b.isfinite().all(1))
+    a, b = (m.double() for m in _same_shape(a, b))
+    return _or_nan(
+        _correlation((a * b).sum(1), a.square().sum(1), b.square().sum(1)), a.isfinite().all(1) & b.isfinite().all(1)
+    )
 
 
 def center_shift(a: Tensor, b: Tensor) -> Tensor:
@@ -103,6 +91,34 @@ def center_of_mass(a: Tensor) -> Tensor:
     columns = torch.arange(a.shape[2], dtype=a.dtype, device=a.device)
     moments = torch.stack([a.sum(2) @ rows, a.sum(1) @ columns], dim=1)
     return moments / a.sum((1, 2))[:, None]
+
+
+def sign_products(a: Tensor, b: Tensor) -> ranks.Products:
+    """`ranks.sign_products` on any device; there the pairs in the wrong order are counted by `count_inversions`."""
+    rank_a, rank_b = dense_ranks(a), dense_ranks(b)
+    entries = a.shape[1]
+    # Ordering by one whole number orders by (a, b), and equal numbers are joint ties.
+    joint, order = (rank_a * entries + rank_b).sort(dim=1)
+    discordant = count_inversions(rank_b.gather(1, order))
+    pairs = entries * (entries - 1) // 2
+    ties_a, ties_b, ties_both = (
+        _tied_pairs(joint // entries),
+        _tied_pairs(rank_b.sort(dim=1).values),
+        _tied_pairs(joint),
+    )
+    surplus = pairs - ties_a - ties_b + ties_both - 2 * discordant
+    return _where_finite(a, b, surplus, pairs - ties_a, pairs - ties_b)
+
+
+def rank_products(a: Tensor, b: Tensor) -> ranks.Products:
+    """`ranks.rank_products` on any device."""
+    u, v = (2 * _average_ranks(m) - (m.shape[1] - 1) for m in (a, b))
+    return _where_finite(a, b, (u * v).sum(1), u.square().sum(1), v.square().sum(1))
+
+
+def _where_finite(a: Tensor, b: Tensor, *products: Tensor) -> ranks.Products:
+    finite = a.isfinite().all(1) & b.isfinite().all(1)
+    return ranks.Products(*(p.where(finite, 0) for p in products))
 
 
 def dense_ranks(a: Tensor) -> Tensor:
@@ -163,8 +179,9 @@ def _average_ranks(a: Tensor) -> Tensor:
     return torch.empty_like(average).scatter_(1, order, average)
 
 
-def _cosine(a: Tensor, b: Tensor) -> Tensor:
-    return ((a * b).sum(1) / (a.square().sum(1) * b.square().sum(1)).sqrt()).clamp(-1, 1)
+def _correlation(uv: Tensor, uu: Tensor, vv: Tensor) -> Tensor:
+    # The root of the product, not the product of roots: sqrt(n n) is exactly n, so identical maps give exactly 1.
+    return (uv.double() / (uu.double() * vv.double()).sqrt()).clamp(-1, 1)
 
 
 def _same_shape(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

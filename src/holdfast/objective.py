@@ -87,6 +87,8 @@ class Objective(nn.Module):
 
 def _accuracies(scene: Scene) -> dict[str, Tensor]:
     """Accuracy at whichever images the losses looked at anyway; no pass is made for it."""
+    if any(logits.shape[1] < 2 for logits in scene.seen_logits.values()):
+        raise expected("a network with at least two logits to train", got="one", fix="one logit has nothing to learn")
     return {
         f"accuracy_{at}": (logits.detach().argmax(1) == scene.pair.y).to(logits.dtype)
         for (at, beta), logits in scene.seen_logits.items()

@@ -51,7 +51,7 @@ def test_other_floats_only_on_request() -> None:
         (NHWC, np.array([0, 1, 2]), "2 images and 3 labels"),
         (NHWC, np.array([0.0, 1.0]), "integers, found float64"),
         (NHWC, np.array([[0], [1]]), "flat array"),
-        (NHWC, np.array([0, -1]), "from 0 on, found -1"),
+        (NHWC, np.array([0, -1]), "from 0 to 999999, found -1"),
     ],
 )
 def test_refusals(x: NDArray[np.uint8], y: NDArray[np.int64], message: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.data.download import Download
+from holdfast.data.download import Download, _span
 from holdfast.errors import DataError, InputError
 
 DATA = bytes(range(256)) * 4000
@@ -111,3 +111,12 @@ def test_redirects_keep_the_scheme(server: Any, quick: Download, target: Path) -
 def test_settings_are_checked() -> None:
     with pytest.raises(InputError, match="attempts >= 1"):
         Download(attempts=0)
+
+
+def test_what_a_server_says_about_sizes_is_not_believed(target: Path) -> None:
+    """Numbers that no file has, and addresses that are none, are no crash."""
+    for size in ("9" * 5000, "²", "-1", "", "1e3"):
+        assert _span({"Content-Length": size}, 200, 0) == (0, None)
+        assert _span({"Content-Range": f"bytes {size}-/{size}"}, 206, 5) == (-1, None)
+    with pytest.raises(DataError, match="https address"):
+        Download()("https://[::1/a", target)

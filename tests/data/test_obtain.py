@@ -18,6 +18,7 @@ from holdfast.data.mnist import decode
 from holdfast.data.obtain import candidates, obtain
 from holdfast.data.sources import NpmPackage, Request, SystemPackage
 from holdfast.errors import DataError
+from holdfast.files import write_with
 
 Writer = Callable[[Path, dict[str, bytes]], None]
 
@@ -180,10 +181,10 @@ def test_writing_is_all_or_nothing(tmp_path: Path) -> None:
         part.write_text("half")
         raise OSError("disk full")
 
-    with pytest.raises(OSError, match="disk full"):
-        cache.write_atomically(path, fail)
+    with pytest.raises(DataError, match="disk full"):
+        write_with(path, fail)
     assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("file", "old")]
-    cache.write_atomically(path, lambda part: [part.write_text("new"), None][1])
+    write_with(path, lambda part: [part.write_text("new"), None][1])
     assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("file", "new")]
 
 

@@ -11,7 +11,7 @@ from tests.trained import trained
 import holdfast as hf
 from holdfast.attacks import random_control
 from holdfast.evaluation import Plan, evaluate
-from holdfast.results import read_run
+from holdfast.results import read_json, read_run
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_interrupted_evaluation_goes_on(model, data, tmp_path: Path) -> None:
     assert len(table(broken)) == 16
     evaluate(model, data, plan(), out=broken)
     assert (broken / "examples.csv").read_text() == (whole / "examples.csv").read_text()
-    one, two = (json.loads((folder / "summary.json").read_text()) for folder in (broken, whole))
+    one, two = (read_json(folder / "summary.json") for folder in (broken, whole))
     assert {**one, "provenance": 0} == {**two, "provenance": 0}  # which says when, so it differs
 
 

@@ -85,7 +85,7 @@ def test_any_state_file_is_refused_in_words(tmp_path_factory: pytest.TempPathFac
 
 
 def test_a_sealed_file_of_nonsense_is_refused(tmp_path: Path) -> None:
-    from holdfast.training.files import sealed_json
+    from holdfast.training.sealed import sealed_json
 
     (tmp_path / "c").mkdir()
     for content in (
@@ -187,7 +187,7 @@ def test_a_full_disk_is_said_and_costs_nothing(tmp_path: Path, monkeypatch, call
         return original(*arguments)
 
     monkeypatch.setattr(os, call, full)
-    with pytest.raises(DataError, match=r"could not write .*: No space left on device"):
+    with pytest.raises(DataError, match=r"cannot write .*: No space left on device"):
         train(tmp_path)
     monkeypatch.undo()
     assert not list(tmp_path.rglob(".part-*"))

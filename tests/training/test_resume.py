@@ -143,7 +143,8 @@ def test_log_keeps_whole_lines_up_to_the_checkpoint(tmp_path: Path) -> None:
     path.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n{"step": 4, "par')
     assert [record["step"] for record in read_log(path)] == [1, 2, 3]
     Logbook(path, after=2).close()
-    assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
+    assert [record["step"] for record in read_log(path)] == [1, 2]
+    assert path.read_text().count("\n") == 2
 
 
 def test_damage_inside_the_log_is_not_swallowed(tmp_path: Path) -> None:

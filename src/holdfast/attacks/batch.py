@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from holdfast.attribution.engine import check_logits, slices
+from holdfast.checks import check_outputs
 from holdfast.losses.base import Clean, select
 from holdfast.meter import spend
 from holdfast.models.lean import lean_on
@@ -49,9 +50,11 @@ class Predictions:
 
 
 @torch.no_grad()
-def predictions(model: Model, x: Tensor, images_per_pass: int) -> Predictions:
-    """argmax of the logits of x, in pieces."""
+def predictions(model: Model, x: Tensor, images_per_pass: int, *, check: bool = False) -> Predictions:
+    """argmax of the logits of x, in pieces; with `check`, logits that predict nothing are refused."""
     spend(x.shape[0], 1)
     with lean_on(x):
         logits = torch.cat([check_logits(model(x[part]), x[part]) for part in slices(x.shape[0], images_per_pass)])
+    if check:
+        check_outputs(logits)
     return Predictions(labels=logits.argmax(1), classes=logits.shape[1])

@@ -3,16 +3,16 @@
 A network that only resists one attack is seen through by the others; the result says which member did the damage.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from holdfast.attacks.explanation import SCORES, ExplanationAttack, ExplanationResult, Outcome, Scores
+from holdfast.attacks.explanation import SCORES, Before, ExplanationAttack, ExplanationResult, Outcome, Scores
 from holdfast.errors import expected
 from holdfast.ops import per_example
-from holdfast.types import Model
+from holdfast.types import Attribution, Model
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Ensemble:
 
     def run(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> EnsembleResult:
         """The worst result for each image, with the member that won and all members' own results."""
-        results = tuple(member.run(model, x, y, keys=keys) for member in self.members.values())
+        results = tuple(self._results(model, x, y, keys))
         best, winner = results[0], torch.where(results[0].outcome == Outcome.ATTACKED, 0, -1)
         for index, challenger in enumerate(results[1:], start=1):
             wins = _wins(challenger, best)
@@ -71,6 +71,14 @@ class Ensemble:
             winner=winner,
             members=results,
         )
+
+    def _results(self, model: Model, x: Tensor, y: Tensor, keys: Tensor) -> Iterator[ExplanationResult]:
+        """Every member's result; members that explain alike share the clean maps."""
+        seen: dict[Attribution, Before] = {}
+        for member in self.members.values():
+            if member.attribution not in seen:
+                seen[member.attribution] = member.look(model, x, y)
+            yield member.run(model, x, y, keys=keys, before=seen[member.attribution])
 
 
 def _wins(challenger: ExplanationResult, best: ExplanationResult) -> Tensor:

@@ -73,6 +73,14 @@ class ExplanationResult:
         return {outcome.name.lower(): tally[int(outcome)] for outcome in Outcome}
 
 
+@dataclass(frozen=True)
+class Before:
+    """The clean side of an attack: bool [B], predicted right, and maps [B, H, W], zero for the others."""
+
+    right: Tensor
+    maps: Tensor
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExplanationAttack:
     """Run `pgd` on the examples that can be attacked and score the maps of `attribution` before and after.
@@ -88,8 +96,13 @@ class ExplanationAttack:
         """Perturbed images like x; the clean image wherever the attack failed or was not possible."""
         return self.run(model, x, y, keys=keys).x_adv
 
-    def run(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> ExplanationResult:
-        """The perturbed images with the outcome and the scores of every example."""
+    def run(
+        self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor, before: "Before | None" = None
+    ) -> ExplanationResult:
+        """The perturbed images with the outcome and the scores of every example.
+
+        `before` is what `look` of an attack with the same attribution found, so that several attacks share it.
+        """
         check_images(x)
         check_labels(y, x.shape[0])
         pixels = x.shape[2] * x.shape[3]
@@ -98,11 +111,18 @@ class ExplanationAttack:
         with evaluating(model):
             if self.pgd.loss.second_order and x.shape[0]:
                 require_second_order(model, x[:1])
-            return self._run(model, x.detach(), y, keys)
+            return self._run(model, x.detach(), y, keys, before or self.look(model, x.detach(), y))
 
-    def _run(self, model: Model, x: Tensor, y: Tensor, keys: Tensor) -> ExplanationResult:
-        right = _right(model, x, y)
-        clean_map = self._maps(model, x, y, right)
+    def look(self, model: Model, x: Tensor, y: Tensor) -> "Before":
+        """Which clean images are predicted right, and their maps."""
+        check_images(x)
+        check_labels(y, x.shape[0])
+        with evaluating(model):
+            right = _right(model, x, y)
+            return Before(right, self._maps(model, x, y, right))
+
+    def _run(self, model: Model, x: Tensor, y: Tensor, keys: Tensor, before: "Before") -> ExplanationResult:
+        right, clean_map = before.right, before.maps
         active = right & metrics.has_ranking(clean_map)
         attacked = self.pgd.run(model, x, y, keys=keys, active=active)
         outcome = torch.full_like(y, Outcome.ATTACKED)
@@ -151,7 +171,7 @@ def compare(clean: Tensor, moved: Tensor, k: int, *, valid: Tensor) -> Scores:
 
 
 def _right(model: Model, x: Tensor, y: Tensor) -> Tensor:
-    found = predictions(model, x, images_per_pass(x)) if x.shape[0] else None
+    found = predictions(model, x, images_per_pass(x), check=True) if x.shape[0] else None
     if found is None:
         return torch.zeros_like(y, dtype=torch.bool)
     check_labels(y, x.shape[0], found.classes)

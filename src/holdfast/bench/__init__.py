@@ -2,6 +2,6 @@
 
 from holdfast.bench.cases import cases
 from holdfast.bench.machine import Share, Slope, peak_memory, shares, slopes
-from holdfast.bench.timing import Case, Timing, time_case
+from holdfast.bench.timing import Case, Timing, UnequalError, time_case
 
-__all__ = ["Case", "Share", "Slope", "Timing", "cases", "peak_memory", "shares", "slopes", "time_case"]
+__all__ = ["Case", "Share", "Slope", "Timing", "UnequalError", "cases", "peak_memory", "shares", "slopes", "time_case"]

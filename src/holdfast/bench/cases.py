@@ -43,12 +43,19 @@ def _integrated_gradients(quick: bool) -> Iterator[Case]:
     model, (x, y) = network(), images(4 if quick else 32)
     steps = 5 if quick else 50
     ours, theirs = hf.IntegratedGradients(steps=steps), IntegratedGradients(model)
+    exact = network().double()
+
+    def apart(_: Tensor, __: Tensor) -> float:
+        # in double precision: in single, pixels of a pooling window that are equal up to rounding change places
+        peer = IntegratedGradients(exact).attribute(x.double(), target=y, n_steps=steps, method="riemann_right")
+        return relative_difference(ours(exact, x.double(), y), peer)
+
     yield Case(
         name=f"IG, {steps} points, batch {len(x)}, paper-cnn",
         peer="captum",
         ours=lambda: ours(model, x, y),
         theirs=lambda: theirs.attribute(x, target=y, n_steps=steps, method="riemann_right"),
-        difference=relative_difference,
+        difference=apart,
         tolerance=1e-5,
         target=1.3,
     )

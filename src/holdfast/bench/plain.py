@@ -2,7 +2,6 @@
 
 import torch
 import torch.nn.functional as F
-from scipy.stats import kendalltau
 from torch import Tensor, nn
 
 from holdfast.models.surrogate import smooth
@@ -29,6 +28,8 @@ def ifia_one_by_one(
 def _ifia(
     net: nn.Module, image: Tensor, label: int, eps: float, step_size: float, steps: int, k: int, points: int
 ) -> Tensor:
+    from scipy.stats import kendalltau  # a peer, in the `dev` extra
+
     clean = path_map(net, image, label, points).detach()
     top = torch.zeros_like(clean).index_fill(0, clean.argsort(descending=True, stable=True)[:k], 1.0)
     current, kept, smallest = image.clone(), image, 1.0

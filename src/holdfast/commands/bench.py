@@ -29,11 +29,16 @@ def bench(quick: bool = False, rounds: int = 7, only: str = "", out: Path = Path
     from rich.console import Console
     from rich.progress import track
 
-    from holdfast.bench import cases, peak_memory, shares, slopes, time_case
+    from holdfast.bench import UnequalError, cases, peak_memory, shares, slopes, time_case
 
     console, count = Console(), 2 if quick else rounds
     chosen = [case for case in cases(quick=quick) if only.lower() in case.name.lower()]
-    timings = [time_case(case, rounds=count) for case in track(chosen, "comparing", console=console, transient=True)]
+    timings, unequal = [], []
+    for case in track(chosen, "comparing", console=console, transient=True):
+        try:
+            timings.append(time_case(case, rounds=count))
+        except UnequalError as error:  # the others are still worth knowing; the command fails at the end
+            unequal.append(str(error))
     console.print(_timings(timings, quick))
     rest: list[Any] = []
     if not only:
@@ -44,6 +49,8 @@ def bench(quick: bool = False, rounds: int = 7, only: str = "", out: Path = Path
     if not quick:
         _append(out, [*timings, *rest], peak_memory())
         console.print(f"appended {len(timings) + len(rest)} lines to {out}", highlight=False, soft_wrap=True)
+    if unequal:
+        raise UnequalError(" ".join(unequal))
 
 
 def _timings(timings: "list[Timing]", quick: bool) -> "Table":

@@ -69,10 +69,16 @@ def reproduce(
     for preset in [] if methods else wanted.left_out(tier):
         console.print(f"{preset} does not exist and is left out", style="yellow", highlight=False)
     natural = [job for job in jobs if wanted.quality and job.folder.name == "natural"]
-    for part in (natural, [job for job in jobs if job not in natural]):  # the others are compared with natural
-        if part:
-            _run(part, workers, launcher, console)
+    for part in _waves(jobs, natural):
+        _run(part, workers, launcher, console)
     _print(wanted, jobs, out, console)
+
+
+def _waves(jobs: "list[Job]", natural: "list[Job]") -> "list[list[Job]]":
+    """Jobs in the order of need: the others are compared with natural, and some start from another's weights."""
+    rest = [job for job in jobs if job not in natural]
+    afresh = [job for job in rest if job.config().train.init is None]
+    return [part for part in (natural, afresh, [job for job in rest if job not in afresh]) if part]
 
 
 def _list(out: Path, tier: str) -> "RichTable":

@@ -104,8 +104,9 @@ class Schedule(Section):
 class Train(Section):
     """How the weights are moved. `warm_up` is the share of the steps over which the attack budget grows from 0.
 
-    `init` names weights to start from: a .safetensors file or the folder of a run. `keep_best_by` names a logged part
-    whose largest value (with a minus before it, smallest) decides which weights are kept.
+    `init` names weights to start from: a .safetensors file, the folder of a run, or a method whose run of the same
+    seed lies beside this one. `keep_best_by` names a logged part whose largest value (with a minus before it,
+    smallest) decides which weights are kept. `half_weights` writes them with 16 bits a number.
     """
 
     optimizer: Literal["adam", "sgd"]
@@ -127,6 +128,7 @@ class Train(Section):
     checkpoint_every: Count | None = None
     checkpoint_seconds: Positive = 600.0
     tensorboard: bool = False
+    half_weights: bool = False
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Train":

@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import DataError
+from holdfast.files import read_bounded
 
+_MAX_BYTES = 1 << 20
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_bounded(path, _MAX_BYTES).decode())
     except OSError as error:
         raise DataError(f"cannot read the config {path}: {error.strerror or error}; check the path.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, of a number with too many digits
         raise DataError(f"cannot read the config {path}: {error}; correct the file.") from error
 
 

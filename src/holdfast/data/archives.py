@@ -8,13 +8,13 @@ import gzip
 import stat
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from holdfast.errors import DataError
+from holdfast.errors import DataError, reason
+from holdfast.files import read_bounded
 
 Reader = Callable[[str], bytes]
 """The content of the file of that (posix, relative) name; FileNotFoundError if there is none."""
@@ -64,8 +64,10 @@ def _open_archive(path: Path, limits: Limits, stack: ExitStack) -> Reader:
         if path.name.endswith(_ZIPS):
             return _zip_reader(stack.enter_context(zipfile.ZipFile(path)), limits)
         return _tar_reader(path, limits)
-    except (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError) as error:
-        raise DataError(f"cannot read {path.name}: {error}; the file is damaged, fetch it again.") from error
+    except DataError:
+        raise
+    except Exception as error:  # zip, tar and the decompressors each fail in ways of their own
+        raise DataError(f"cannot read {path.name}: {reason(error)}; the file is damaged, fetch it again.") from error
 
 
 def _zip_reader(archive: zipfile.ZipFile, limits: Limits) -> Reader:
@@ -84,8 +86,8 @@ def _zip_reader(archive: zipfile.ZipFile, limits: Limits) -> Reader:
         try:
             # ZipFile itself stops at the declared size, which the budget has admitted.
             return archive.read(members[name])
-        except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-            raise DataError(f"cannot read {name}: {error}; the archive is damaged, fetch it again.") from error
+        except Exception as error:
+            raise DataError(f"cannot read {name}: {reason(error)}; the archive is damaged, fetch it again.") from error
 
     return read
 
@@ -114,7 +116,7 @@ def _folder_reader(folder: Path, limits: Limits) -> Reader:
         check_name(name)
         path = folder / name
         if path.is_file():
-            return path.read_bytes()
+            return read_bounded(path, limits.file_bytes)
         packed = path.with_name(path.name + ".gz")
         if packed.is_file():
             return gunzip(packed, limits.file_bytes)
@@ -128,8 +130,8 @@ def gunzip(path: Path, limit: int) -> bytes:
     try:
         with gzip.open(path) as file:
             data = file.read(limit + 1)
-    except (gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise DataError(f"cannot read {path.name}: {error}; the file is damaged, fetch it again.") from error
+    except Exception as error:
+        raise DataError(f"cannot read {path.name}: {reason(error)}; the file is damaged, fetch it again.") from error
     if len(data) > limit:
         raise DataError(f"expected at most {limit} bytes in {path.name}, found more; it is not the dataset's file.")
     return data

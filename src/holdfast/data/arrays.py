@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from holdfast.errors import DataError, expected
 
 LAYOUTS = ("NHWC", "NCHW", "NHW")
+MAX_CLASSES = 1_000_000
+"""A label beyond this is no class but a mistake, and naming all classes up to it would fill the memory."""
+
 _CHANNELS = (1, 3)
 # How far a float pixel may be from k/255, in grey levels, and still be called exact: a few roundings of float32.
 _ROUNDING = 1e-4
@@ -48,7 +51,9 @@ def make_arrays(x: NDArray[Any], y: NDArray[Any], *, layout: str | None = None, 
     (2, 3, 8, 6)
     """
     images = _to_nchw(_to_uint8(x, quantize), layout)
-    labels = _to_labels(y)
+    labels = to_labels(y)
+    if 0 in images.shape[1:]:
+        raise DataError(f"expected images with at least one pixel, found shape {images.shape}.")
     if len(images) != len(labels):
         raise DataError(f"expected as many labels as images, found {len(images)} images and {len(labels)} labels.")
     # np.require copies only what is read-only or scattered; torch wants neither.
@@ -91,9 +96,10 @@ def _guess_layout(shape: tuple[int, ...]) -> str:
     return "NHWC" if last else "NCHW"
 
 
-def _to_labels(y: NDArray[Any]) -> NDArray[np.int64]:
+def to_labels(y: NDArray[Any]) -> NDArray[np.int64]:
+    """Labels as int64, refused if they cannot be classes."""
     if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
         raise DataError(f"expected labels as a flat array of integers, found {y.dtype} of shape {y.shape}.")
-    if y.size and y.min() < 0:
-        raise DataError(f"expected labels from 0 on, found {y.min()}.")
+    if y.size and not 0 <= y.min() <= y.max() < MAX_CLASSES:
+        raise DataError(f"expected labels from 0 to {MAX_CLASSES - 1}, found {y.min()} to {y.max()}.")
     return y.astype("<i8")

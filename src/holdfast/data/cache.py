@@ -1,13 +1,12 @@
 """The cache folder: verified splits as uncompressed `.npz` files, written all or not at all."""
 
 import os
-import secrets
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from holdfast.data.arrays import Arrays, make_arrays
 from holdfast.data.npz_file import open_npz, write_npz
+from holdfast.files import write_with
 
 VARIABLE = "HOLDFAST_DATA"
 
@@ -40,23 +39,4 @@ def read_split(path: Path) -> Arrays:
 
 def store_split(path: Path, arrays: Arrays) -> None:
     """Write a split so that readers see either the old file or the whole new one."""
-    write_atomically(path, lambda part: write_npz(part, x=arrays.x, y=arrays.y))
-
-
-def write_atomically(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a temporary file beside `path`, force it to disk and move it into place; clean up on failure."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Not tempfile's: its files are for their owner only, and a cache may be shared.
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        write(part)
-        flush(part)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def flush(path: Path) -> None:
-    """Force a file's content to disk, so that a crash after the rename cannot leave it empty."""
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
+    write_with(path, lambda part: write_npz(part, x=arrays.x, y=arrays.y))

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from holdfast.data.cache import flush
 from holdfast.errors import DataError, expected
+from holdfast.files import disk_errors, sync_file
 
 Progress = Callable[[str, int, int | None], None]
 """Told (file name, bytes so far, bytes in all if known)."""
@@ -53,12 +53,16 @@ class Download:
                 if _is_final(error) or attempt == self.attempts - 1:
                     raise DataError(f"cannot fetch {url}: {_reason(error)}") from error
                 time.sleep(self.pause * 2**attempt)
-        flush(part)
-        os.replace(part, target)
+        with disk_errors(target):
+            sync_file(part)
+            os.replace(part, target)
 
     def check(self, url: str) -> None:
         """Refuse anything but https (or local http where allowed)."""
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise DataError(f"expected an https address, found {url[:200]} ({error}).") from error
         local = self.allow_local_http and parts.scheme == "http" and parts.hostname in _LOCAL
         if parts.scheme != "https" and not local:
             raise DataError(f"expected an https address, found {url}; data is fetched over https only.")
@@ -124,10 +128,14 @@ def _span(headers: Any, status: int, have: int) -> tuple[int, int | None]:
     """First byte that comes and size of the whole file; a server that ignores Range sends all of it."""
     if have and status == http.HTTPStatus.PARTIAL_CONTENT:
         span, _, whole = headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
-        first = span.partition("-")[0]
-        return (int(first) if first.isdigit() else -1), (int(whole) if whole.isdigit() else None)
-    length = headers.get("Content-Length", "")
-    return 0, (int(length) if length.isdigit() else None)
+        first = _size(span.partition("-")[0])
+        return (-1 if first is None else first), _size(whole)
+    return 0, _size(headers.get("Content-Length", ""))
+
+
+def _size(text: str) -> int | None:
+    """A number of bytes as a server writes it; None for what cannot be one."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def _is_final(error: Exception) -> bool:

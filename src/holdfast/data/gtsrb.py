@@ -8,6 +8,7 @@ J. Stallkamp, M. Schlipsing, J. Salmen, C. Igel: Man vs. computer, Neural Networ
 
 import csv
 import io
+import itertools
 
 import numpy as np
 
@@ -77,6 +78,7 @@ CLASS_NAMES = (
 )
 
 Row = dict[str, str]
+_MAX_ROWS = 100_000
 
 
 def decode(reader: Reader, split: str) -> Arrays:
@@ -117,10 +119,15 @@ def _test_rows(reader: Reader) -> list[tuple[str, Row]]:
 
 def _table(reader: Reader, table: str, folder: str) -> list[tuple[str, Row]]:
     text = reader(table).decode("ascii", errors="replace")
-    rows = list(csv.DictReader(io.StringIO(text), delimiter=";"))
-    if not rows or not rows[0].get("Filename"):
+    try:
+        rows = list(itertools.islice(csv.DictReader(io.StringIO(text), delimiter=";"), _MAX_ROWS + 1))
+    except csv.Error as error:
+        raise DataError(f"cannot read {table}: {error}; the file is damaged, fetch it again.") from error
+    if not rows or not all(row.get("Filename") for row in rows):
         raise DataError(f"expected a table with a column Filename and ';' between columns in {table}.")
-    return sorted((f"{folder}/{row['Filename']}", row) for row in rows)
+    if len(rows) > _MAX_ROWS:
+        raise DataError(f"expected at most {_MAX_ROWS} rows in {table}, found more; it is not the dataset's table.")
+    return sorted(((f"{folder}/{row['Filename']}", row) for row in rows), key=lambda found: found[0])
 
 
 def _region(path: str, row: Row) -> tuple[int, int, int, int]:
@@ -131,9 +138,9 @@ def _region(path: str, row: Row) -> tuple[int, int, int, int]:
 
 def _number(path: str, row: Row, column: str) -> int:
     value = row.get(column)
-    if value is None or not value.strip().isdigit():
+    if value is None or not value.strip().isdigit() or len(value) > 9:
         raise DataError(f"expected a number in column {column} for {path}, found {value!r}.")
-    return int(value)
+    return int(value.strip())  # which strips more than int does
 
 
 def decode_npz(npz: Npz, split: str) -> Arrays:

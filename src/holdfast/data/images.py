@@ -1,16 +1,25 @@
 """Image files to pixel arrays, by Pillow."""
 
 import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.errors import DataError
+from holdfast.errors import DataError, reason
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+FORMATS = ("PNG", "JPEG", "PPM", "BMP", "GIF", "WEBP", "TIFF")
+"""The only decoders that content can reach, whatever a file is called: others of Pillow start programs (EPS)."""
+
+MAX_PIXELS = 89_478_485
+"""An image that says it is larger is refused before it is decoded; Pillow only warns at this size."""
 
 EIGHT_BIT = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
 """Pillow modes whose conversion to L or RGB loses no depth."""
@@ -42,24 +51,39 @@ def probe(path: Path) -> tuple[tuple[int, int], str]:
     """Size (H, W) and mode of an image file, from its header alone."""
     from PIL import Image
 
-    try:
-        with Image.open(path) as image:
-            return (image.height, image.width), image.mode
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise DataError(f"cannot read image {path.name}: {error}.") from error
+    with _damage(path.name), Image.open(path, formats=FORMATS) as image:
+        _check_size(image, path.name)
+        return (image.height, image.width), image.mode
 
 
 def _open(data: bytes, name: str) -> "Image":
     from PIL import Image
 
-    try:
-        image = Image.open(io.BytesIO(data))
+    with _damage(name):
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
+        _check_size(image, name)
         image.load()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DataError(f"cannot read image {name}: {error}.") from error
     if image.mode not in EIGHT_BIT:
         raise DataError(f"expected an 8-bit image, found {name} of mode {image.mode}; convert it to 8 bits a channel.")
     return image
+
+
+@contextmanager
+def _damage(name: str) -> Iterator[None]:
+    """Say in one way what Pillow's decoders say in many about a damaged file."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about metadata that nobody reads here; sizes are checked by us
+        try:
+            yield
+        except DataError:
+            raise
+        except Exception as error:
+            raise DataError(f"cannot read image {name}: {reason(error)}.") from error
+
+
+def _check_size(image: "Image", name: str) -> None:
+    if image.width * image.height > MAX_PIXELS:
+        raise DataError(f"expected at most {MAX_PIXELS} pixels in {name}, found {image.width} x {image.height}.")
 
 
 def _inside(box: tuple[int, int, int, int], size: tuple[int, int], name: str) -> tuple[int, int, int, int]:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from holdfast.errors import DataError
+from holdfast.errors import DataError, reason
 
-_MAX_BYTES = 16 << 30
+_MAX_BYTES = 8 << 30
 
 
 class Npz:
@@ -63,10 +63,10 @@ def _damage(what: str) -> Iterator[None]:
     """Say in one way what the zip, the decompressors and NumPy say in many about a damaged file."""
     try:
         yield
-    except (DataError, OSError, MemoryError):
+    except DataError:
         raise
     except Exception as error:
-        raise DataError(f"cannot read {what}: {error}; the file is damaged or not an .npz.") from error
+        raise DataError(f"cannot read {what}: {reason(error)}; the file is damaged or not an .npz.") from error
 
 
 def write_npz(path: Path, **arrays: NDArray[Any]) -> None:

@@ -66,9 +66,9 @@ def _remember(spec: Spec, split: str, arrays: Arrays, request: Request) -> None:
     path = split_path(request.cache, spec.name, split)
     try:
         store_split(path, arrays)
-    except OSError as error:
+    except DataError as error:
         # The data is good; only the next load will be slow again.
-        warnings.warn(f"cannot write {path}: {error}; set {VARIABLE} to a folder with room.", stacklevel=2)
+        warnings.warn(f"{error} {VARIABLE} names the folder.", stacklevel=2)
 
 
 def _nothing(spec: Spec, split: str, reasons: list[str]) -> str:

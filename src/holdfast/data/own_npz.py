@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import numpy as np
-
-from holdfast.data.arrays import make_arrays
+from holdfast.data.arrays import MAX_CLASSES, make_arrays, to_labels
 from holdfast.data.dataset import Dataset, make_dataset
 from holdfast.data.npz_file import Npz, open_npz
 from holdfast.data.subsets import hold_out
@@ -53,6 +51,9 @@ def _check_names(npz: Npz, split: str, whole: bool, holdout: float | int | None)
 def _class_names(npz: Npz) -> tuple[str, ...]:
     """The file's own names, or the numbers up to the largest label of any split."""
     if "class_names" in npz.names:
-        return tuple(str(name) for name in npz.read("class_names"))
-    labels = [npz.read(name) for name in ("y_train", "y_test", "y") if name in npz.names]
-    return tuple(str(label) for label in range(int(max(np.max(y, initial=0) for y in labels)) + 1))
+        names = npz.read("class_names")
+        if names.ndim != 1 or len(names) > MAX_CLASSES:
+            raise DataError(f"expected class_names as a list of at most {MAX_CLASSES}, found shape {names.shape}.")
+        return tuple(str(name) for name in names)
+    labels = [to_labels(npz.read(name)) for name in ("y_train", "y_test", "y") if name in npz.names]
+    return tuple(str(label) for label in range(max(int(y.max(initial=0)) for y in labels) + 1))

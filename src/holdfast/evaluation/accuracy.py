@@ -1,5 +1,6 @@
 """Natural accuracy and accuracy under PGD, one row an example, resumable."""
 
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +12,15 @@ from holdfast.attacks.batch import predictions
 from holdfast.attacks.pgd import PGD
 from holdfast.attribution.engine import images_per_pass
 from holdfast.data.dataset import Dataset, to_float
+from holdfast.errors import DataError
 from holdfast.models.modes import evaluating
 from holdfast.results.lines import append_lines, read_complete, repair
 from holdfast.rng import make_keys
+from holdfast.seals import COLUMN, sealed_line, unsealed_line
 from holdfast.types import Model
 
-_HEADER = "id,label,prediction,pgd_correct\n"
+_UNSEALED = "id,label,prediction,pgd_correct\n"
+_HEADER = f"{_UNSEALED.strip()},{COLUMN}\n"
 
 
 @dataclass
@@ -63,9 +67,10 @@ def measure_accuracy(
     for x, y, ids in _batches(data, batch_size, device, skip=done):
         with evaluating(model):
             right, labels = _one_batch(model, x, y, ids, pgd, under_pgd, seed)
-        rows = list(zip(ids.tolist(), y.tolist(), labels.tolist(), right, strict=True))
+        every = zip(ids.tolist(), y.tolist(), labels.tolist(), right, strict=True)
+        rows = [row for row in every if row[0] not in done]
         if path is not None:
-            _append(path, "".join(_line(*row) for row in rows))
+            _append(path, [_line(*row) for row in rows])
         for row in rows:
             _note(found, *row)
         yield len(found.label)
@@ -74,7 +79,7 @@ def measure_accuracy(
 def _one_batch(
     model: Model, x: Tensor, y: Tensor, ids: Tensor, pgd: PGD | None, under_pgd: set[int], seed: int
 ) -> tuple[list[bool | None], Tensor]:
-    labels = predictions(model, x, images_per_pass(x)).labels
+    labels = predictions(model, x, images_per_pass(x), check=True).labels
     right: list[bool | None] = [None] * len(y)
     chosen = [row for row, i in enumerate(ids.tolist()) if i in under_pgd]
     if pgd is not None and chosen:
@@ -89,20 +94,24 @@ def _one_batch(
 def _batches(
     data: Dataset, batch_size: int, device: torch.device | str | None, skip: set[int]
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    rows = [row for row, i in enumerate(data.ids.tolist()) if i not in skip]
-    for start in range(0, len(rows), batch_size):
-        part = torch.tensor(rows[start : start + batch_size])
+    """Always the same batches, without those of which all is known, so that a resumed run repeats the unbroken one."""
+    for start in range(0, len(data), batch_size):
+        part = slice(start, start + batch_size)
+        if skip.issuperset(data.ids[part].tolist()):
+            continue
         yield to_float(data.x[part], device), data.y[part].to(device), data.ids[part].to(device)
 
 
-def _append(path: Path, lines: str) -> None:
+def _append(path: Path, lines: list[str]) -> None:
     repair(path)  # a torn header leaves an empty file, which needs its header again
-    fresh = not path.exists() or path.stat().st_size == 0
-    append_lines(path, (_HEADER if fresh else "") + lines)
+    with path.open() if path.exists() else io.StringIO() as file:
+        header = file.readline()
+    body = lines if header == _UNSEALED else [sealed_line(line) for line in lines]
+    append_lines(path, ("" if header else _HEADER) + "".join(f"{line}\n" for line in body))
 
 
 def _line(example: int, label: int, prediction: int, right: bool | None) -> str:
-    return f"{example},{label},{prediction},{'' if right is None else int(right)}\n"
+    return f"{example},{label},{prediction},{'' if right is None else int(right)}"
 
 
 def _note(found: Accuracy, example: int, label: int, prediction: int, right: bool | None) -> None:
@@ -117,7 +126,15 @@ def read_accuracy(path: Path | None) -> Accuracy:
     if path is None or not path.exists():
         return found
     text, _ = read_complete(path)
-    for line in text.splitlines()[1:]:
-        example, label, prediction, right = line.split(",")
-        _note(found, int(example), int(label), int(prediction), bool(int(right)) if right else None)
+    header, *lines = text.split("\n")[:-1] or [""]
+    if text and f"{header}\n" not in (_HEADER, _UNSEALED):
+        raise DataError(f"expected {path} to start with {_HEADER.strip()!r}; it is not a table of accuracies.")
+    for number, line in enumerate(lines, start=2):
+        try:
+            cells = line if f"{header}\n" == _UNSEALED else unsealed_line(line)
+            example, label, prediction, right = cells.split(",")
+            _note(found, int(example), int(label), int(prediction), bool(int(right)) if right else None)
+        except ValueError as error:
+            fix = "delete the line, and the evaluation will redo that example"
+            raise DataError(f"cannot read line {number} of {path}: {error}; {fix}.") from error
     return found

@@ -5,6 +5,7 @@ on where it stopped. Every random number is a hash of (seed, example id): the ro
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from holdfast.results.panels import Panels, write_panels
 from holdfast.results.provenance import collect_provenance
 from holdfast.results.summary import Facts, share_with_interval, summarise
 from holdfast.rng import make_keys
+from holdfast.training.lock import owned
 from holdfast.types import Model
 
 Attack = ExplanationAttack | Ensemble
@@ -75,6 +77,23 @@ def evaluate(
     """Carry out `plan` on `data`; with `out`, into a run directory from which an interrupted call goes on."""
     dataset = data.dataset if isinstance(data, Loader) else data
     folder = None if out is None else Path(out)
+    with _claimed(folder):
+        return _evaluate(model, dataset, plan, facts, folder, device, report)
+
+
+def _claimed(folder: Path | None) -> AbstractContextManager[None]:
+    return nullcontext() if folder is None else owned(folder)
+
+
+def _evaluate(
+    model: Model,
+    dataset: Dataset,
+    plan: Plan,
+    facts: Facts | None,
+    folder: Path | None,
+    device: torch.device | str | None,
+    report: Report | None,
+) -> Evaluation:
     if folder is not None:
         settings = {"pgd": plan.pgd, **plan.attacks} if plan.pgd is not None else dict(plan.attacks)
         claim(folder, identity(model, dataset, settings, plan.seed))
@@ -144,15 +163,18 @@ def _attack_all(
     rows = list(table.read().rows) if table is not None and table.path.exists() else []
     done = {(row.attack, row.id) for row in rows}
     for name, attack in plan.attacks.items():
-        left = [row for row, i in enumerate(subset.ids.tolist()) if (name, i) not in done]
-        for start in range(0, len(left), plan.batch_size):
-            part = subset.subset(left[start : start + plan.batch_size])
-            fresh = _attack_batch(model, part, name, attack, plan.seed, accuracy, device)
+        for start in range(0, len(subset), plan.batch_size):
+            part = subset.subset(range(start, min(start + plan.batch_size, len(subset))))
+            if all((name, i) in done for i in part.ids.tolist()):
+                continue
+            # The whole batch again, even if some of its rows are there: so the rows are those of an unbroken run.
+            found = _attack_batch(model, part, name, attack, plan.seed, accuracy, device)
+            fresh = [row for row in found if (name, row.id) not in done]
             if table is not None:
                 table.append(fresh)
             rows += fresh
             if report:
-                report(name, len(subset) - len(left) + start + len(part), len(subset))
+                report(name, start + len(part), len(subset))
     wanted = set(subset.ids.tolist())  # an earlier call may have looked at more
     return [row for row in rows if row.attack in plan.attacks and row.id in wanted]
 

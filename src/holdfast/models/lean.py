@@ -92,10 +92,16 @@ class _Shape:
         return dx, dw
 
 
-def _convolve(x: Tensor, w: Tensor, shape: _Shape) -> Tensor:
-    if shape.thin:
-        x, w = (t.contiguous(memory_format=torch.channels_last) for t in (x, w))
-    return F.conv2d(x if shape.thin else x.contiguous(), w, None, *_steps(shape), shape.groups)
+def _convolve(x: Tensor, w: Tensor, shape: _Shape, bias: Tensor | None = None) -> Tensor:
+    x, w = (_channels_innermost(x), _channels_innermost(w)) if shape.thin else (x.contiguous(), w)
+    return F.conv2d(x, w, bias, *_steps(shape), shape.groups)
+
+
+def _channels_innermost(t: Tensor) -> Tensor:
+    """The same values in channels-last order; said by the strides also where there is one channel only."""
+    t = t.contiguous(memory_format=torch.channels_last)
+    _, channels, height, width = t.shape
+    return t.as_strided(t.shape, (channels * height * width, 1, channels * width, channels))
 
 
 def _spread(y: Tensor, w: Tensor, shape: _Shape) -> Tensor:
@@ -118,6 +124,11 @@ def _steps(shape: _Shape) -> tuple[tuple[int, int], tuple[int, int], tuple[int, 
     return shape.stride, shape.padding, shape.dilation
 
 
+def _apply(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
+    result: Tensor = function.apply(*inputs)
+    return result
+
+
 class _Bilinear(torch.autograd.Function):
     """Remembers both arguments and the shape."""
 
@@ -129,40 +140,44 @@ class _Bilinear(torch.autograd.Function):
 
 class _Convolve(_Bilinear):
     @staticmethod
-    def forward(x: Tensor, w: Tensor, shape: _Shape) -> Tensor:  # type: ignore[override]
-        return _convolve(x, w, shape)
+    def forward(x: Tensor, w: Tensor, shape: _Shape, bias: Tensor | None = None) -> Tensor:
+        return _convolve(x, w, shape, bias)
 
     @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _Bilinear.setup_context(ctx, inputs[:3], output)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         x, w = ctx.saved_tensors
-        dx = _Spread.apply(dy, w, ctx.shape) if ctx.needs_input_grad[0] else None
-        dw = _Correlate.apply(x, dy, ctx.shape) if ctx.needs_input_grad[1] else None
-        return dx, dw, None
+        dx = _apply(_Spread, dy, w, ctx.shape) if ctx.needs_input_grad[0] else None
+        dw = _apply(_Correlate, x, dy, ctx.shape) if ctx.needs_input_grad[1] else None
+        return dx, dw, None, dy.sum((0, 2, 3)) if ctx.needs_input_grad[3] else None
 
 
 class _Spread(_Bilinear):
     @staticmethod
-    def forward(y: Tensor, w: Tensor, shape: _Shape) -> Tensor:  # type: ignore[override]
+    def forward(y: Tensor, w: Tensor, shape: _Shape) -> Tensor:
         return _spread(y, w, shape)
 
     @staticmethod
-    def backward(ctx: Any, dx: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, dx: Tensor) -> tuple[Tensor | None, ...]:
         y, w = ctx.saved_tensors
-        dy = _Convolve.apply(dx, w, ctx.shape) if ctx.needs_input_grad[0] else None
-        dw = _Correlate.apply(dx, y, ctx.shape) if ctx.needs_input_grad[1] else None
+        dy = _apply(_Convolve, dx, w, ctx.shape, None) if ctx.needs_input_grad[0] else None
+        dw = _apply(_Correlate, dx, y, ctx.shape) if ctx.needs_input_grad[1] else None
         return dy, dw, None
 
 
 class _Correlate(_Bilinear):
     @staticmethod
-    def forward(x: Tensor, y: Tensor, shape: _Shape) -> Tensor:  # type: ignore[override]
+    def forward(x: Tensor, y: Tensor, shape: _Shape) -> Tensor:
         return _correlate(x, y, shape)
 
     @staticmethod
-    def backward(ctx: Any, dw: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, dw: Tensor) -> tuple[Tensor | None, ...]:
         x, y = ctx.saved_tensors
-        dx = _Spread.apply(y, dw, ctx.shape) if ctx.needs_input_grad[0] else None
-        dy = _Convolve.apply(x, dw, ctx.shape) if ctx.needs_input_grad[1] else None
+        dx = _apply(_Spread, y, dw, ctx.shape) if ctx.needs_input_grad[0] else None
+        dy = _apply(_Convolve, x, dw, ctx.shape, None) if ctx.needs_input_grad[1] else None
         return dx, dy, None
 
 
@@ -170,7 +185,7 @@ class _Pick(torch.autograd.Function):
     """(x [B, C, P], index [B, C, Q]) -> x at index; no place is picked twice."""
 
     @staticmethod
-    def forward(x: Tensor, index: Tensor, size: int) -> Tensor:  # type: ignore[override]
+    def forward(x: Tensor, index: Tensor, size: int) -> Tensor:
         return x.gather(2, index)
 
     @staticmethod
@@ -179,16 +194,16 @@ class _Pick(torch.autograd.Function):
         ctx.save_for_backward(index)
 
     @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         (index,) = ctx.saved_tensors
-        return _Put.apply(dy, index, ctx.size), None, None
+        return _apply(_Put, dy, index, ctx.size), None, None
 
 
 class _Put(torch.autograd.Function):
     """(y [B, C, Q], index) -> x [B, C, P] with y at index and zero elsewhere: the transpose of `_Pick`."""
 
     @staticmethod
-    def forward(y: Tensor, index: Tensor, size: int) -> Tensor:  # type: ignore[override]
+    def forward(y: Tensor, index: Tensor, size: int) -> Tensor:
         return y.new_zeros(*y.shape[:2], size).scatter_(2, index, y)
 
     @staticmethod
@@ -197,9 +212,9 @@ class _Put(torch.autograd.Function):
         ctx.save_for_backward(index)
 
     @staticmethod
-    def backward(ctx: Any, dx: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, dx: Tensor) -> tuple[Tensor | None, ...]:
         (index,) = ctx.saved_tensors
-        return _Pick.apply(dx, index, ctx.size), None, None
+        return _apply(_Pick, dx, index, ctx.size), None, None
 
 
 def _lean_conv2d(
@@ -221,8 +236,9 @@ def _lean_conv2d(
     ):
         return None
     shape = _Shape(x.shape, weight.shape, _two(stride), _two(padding), _two(dilation), groups)
-    y: Tensor = _Convolve.apply(x, weight if weights else weight.detach(), shape)
-    return y if bias is None else y + bias[:, None, None]
+    if not weights:
+        weight, bias = weight.detach(), None if bias is None else bias.detach()
+    return _apply(_Convolve, x, weight, shape, bias)
 
 
 def _lean_max_pool2d(
@@ -245,8 +261,8 @@ def _lean_max_pool2d(
         values, index = F.max_pool2d(last, window, _two(stride or kernel_size), return_indices=True)
     if not (torch.is_grad_enabled() and x.requires_grad):
         return values.contiguous()
-    picked: Tensor = _Pick.apply(x.flatten(2), index.contiguous().flatten(2), x.shape[2] * x.shape[3])
-    return picked.unflatten(2, tuple(index.shape[2:]))
+    picked: Tensor = _apply(_Pick, x.flatten(2), index.contiguous().flatten(2), x.shape[2] * x.shape[3])
+    return picked.reshape(index.shape)
 
 
 def _two(value: Any) -> tuple[int, int]:

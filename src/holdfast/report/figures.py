@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.files import write_file
 from holdfast.report.charts import Box, BoxPlot, Curves, box_plots, method_colors, training_curves
 from holdfast.report.pictures import Picture, pictures
 from holdfast.report.view import RunView, datasets
-from holdfast.results.files import write_bytes_atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,7 +56,7 @@ def save_figure(figure: "Figure", folder: Path, name: str) -> list[Path]:
         with _quiet():
             figure.savefig(buffer, format=kind, bbox_inches="tight", **extra)
         paths.append(folder / f"{safe_name(name)}.{kind}")
-        write_bytes_atomic(paths[-1], buffer.getvalue())
+        write_file(paths[-1], buffer.getvalue())
     return paths
 
 

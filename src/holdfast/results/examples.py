@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from holdfast.errors import DataError, expected
 from holdfast.results.lines import append_lines, read_complete
+from holdfast.seals import COLUMN, sealed_line, unsealed_line
 
 Outcome = Literal["attacked", "misclassified", "label_lost", "unmoved", "nan_map"]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -68,7 +69,9 @@ def _checked(name: str, value: float) -> float | None:
 
 
 COLUMNS = tuple(field.name for field in fields(ExampleRow))
-_HEADER = ",".join(COLUMNS) + "\n"
+_UNSEALED = ",".join(COLUMNS) + "\n"
+_HEADER = f"{','.join(COLUMNS)},{COLUMN}\n"
+"""What a table starts with: each line ends with a checksum, but not in tables from before there were seals."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +92,10 @@ class Examples:
         """Add rows; when this returns they are on disk."""
         if not rows:
             return
-        fresh = not self._has_header()
-        append_lines(self.path, (_HEADER if fresh else "") + to_csv(rows))
+        header = self._header()
+        lines = to_csv(rows).split("\n")[:-1]
+        body = lines if header == _UNSEALED else [sealed_line(line) for line in lines]
+        append_lines(self.path, ("" if header else _HEADER) + "".join(f"{line}\n" for line in body))
 
     def read(self) -> Rows:
         """All complete rows; a torn last line and exact repeats are dropped and named in the notes."""
@@ -107,23 +112,27 @@ class Examples:
         """The (attack, id) pairs that a resumed evaluation need not redo."""
         return {(row.attack, row.id) for row in self.read().rows} if self.path.exists() else set()
 
-    def _has_header(self) -> bool:
+    def _header(self) -> str:
+        """The first line, empty for a file that has none yet; refuses that of another table."""
         if not self.path.exists():
-            return False
+            return ""
         with self.path.open("rb") as file:
-            first = file.readline(2 * len(_HEADER))
-        if first.endswith(b"\n") and first != _HEADER.encode():
+            first = file.readline(2 * len(_HEADER)).decode(errors="replace")
+        if first.endswith("\n") and first not in (_HEADER, _UNSEALED):
             raise DataError(
                 f"expected {self.path} to start with {_HEADER.strip()!r}, got another header; use a new folder."
             )
-        return first.endswith(b"\n")  # a torn header is cut by append_lines and written again
+        return first if first.endswith("\n") else ""  # a torn one is cut by append_lines and written again
 
     def _parse(self, text: str) -> tuple[tuple[ExampleRow, ...], int]:
-        if text and not text.startswith(_HEADER):
+        header = next((known for known in (_HEADER, _UNSEALED) if text.startswith(known)), "")
+        if text and not header:
             raise DataError(f"expected {self.path} to start with {_HEADER.strip()!r}; it is not an examples table.")
         found: dict[tuple[str, int], ExampleRow] = {}
         repeats = 0
-        for number, line in enumerate(_records(self.path, text[len(_HEADER) :]), start=2):
+        lines = text[len(header) :].split("\n")[:-1]
+        bodies = lines if header == _UNSEALED else [self._opened(line, at) for at, line in enumerate(lines, start=2)]
+        for number, line in enumerate(_records(self.path, bodies), start=2):
             row = self._row(line, number)
             if (earlier := found.setdefault((row.attack, row.id), row)) is not row:
                 repeats += 1
@@ -132,14 +141,23 @@ class Examples:
                     raise DataError(f"expected one row for {where}, got two that differ; delete one of them.")
         return tuple(found.values()), repeats
 
+    def _opened(self, line: str, number: int) -> str:
+        try:
+            return unsealed_line(line)
+        except ValueError as error:
+            raise self._broken(number, error) from error
+
+    def _broken(self, number: int, error: ValueError) -> DataError:
+        fix = "delete the line, and the evaluation will redo that example"
+        return DataError(f"cannot read line {number} of {self.path}: {str(error).rstrip('.')}; {fix}.")
+
     def _row(self, cells: list[str], number: int) -> ExampleRow:
         try:
             if len(cells) != len(COLUMNS):
                 raise ValueError(f"expected {len(COLUMNS)} cells, got {len(cells)}")
             return ExampleRow(**{name: _PARSE[name](cell) for name, cell in zip(COLUMNS, cells, strict=True)})
         except ValueError as error:
-            fix = "delete the line, and the evaluation will redo that example"
-            raise DataError(f"cannot read line {number} of {self.path}: {str(error).rstrip('.')}; {fix}.") from error
+            raise self._broken(number, error) from error
 
 
 def to_csv(rows: Iterable[ExampleRow]) -> str:
@@ -156,9 +174,9 @@ def _cell(value: Any) -> str:
     return str(int(value)) if isinstance(value, bool | int) else str(value)
 
 
-def _records(path: Path, text: str) -> Iterable[list[str]]:
+def _records(path: Path, lines: Iterable[str]) -> Iterable[list[str]]:
     try:
-        yield from csv.reader(io.StringIO(text), strict=True)
+        yield from csv.reader(lines, strict=True)
     except csv.Error as error:
         raise DataError(f"cannot read {path}: {error}; delete the broken line.") from error
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,36 +9,22 @@ from typing import Any
 import numpy as np
 
 from holdfast.errors import DataError
+from holdfast.files import read_bounded, write_file
+from holdfast.seals import sealed, unsealed
 
 MAX_TEXT_BYTES = 256 << 20
 """A text file of a run larger than this is refused before it is read."""
 
 
 def write_json_atomic(path: Path, value: Mapping[str, Any]) -> None:
-    """Write `value` as JSON under its final name only once it is complete and on disk; NaN and infinity become null."""
-    text = json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
-    write_bytes_atomic(path, f"{text}\n".encode())
+    """Write `value` as JSON with a seal, all or nothing; NaN and infinity become null."""
+    text = json.dumps(sealed(plain(value)), indent=2, ensure_ascii=False, allow_nan=False)
+    write_file(path, f"{text}\n".encode())
 
 
 def write_text_atomic(path: Path, text: str) -> None:
     """Write `text` as UTF-8, all or nothing."""
-    write_bytes_atomic(path, text.encode())
-
-
-def write_bytes_atomic(path: Path, content: bytes) -> None:
-    """Write to a neighbour, flush it to disk, then rename: a crash leaves the old file or the new one, never a half."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        reason = error.strerror or error
-        raise DataError(f"cannot write {path}: {reason}; free some space or choose another folder.") from error
+    write_file(path, text.encode())
 
 
 def plain(value: Any) -> Any:
@@ -67,10 +52,7 @@ def read_text(path: Path) -> str:
 def read_bytes(path: Path) -> bytes:
     """The content of a file of a run; what is far too large is refused before it is read."""
     try:
-        size = path.stat().st_size
-        if size > MAX_TEXT_BYTES:
-            raise DataError(f"expected at most {MAX_TEXT_BYTES} bytes in {path}, got {size}; this is no file of a run.")
-        return path.read_bytes()
+        return read_bounded(path, MAX_TEXT_BYTES)
     except OSError as error:
         raise DataError(
             f"cannot read {path}: {error.strerror or error}; check the folder and its permissions."
@@ -87,23 +69,33 @@ def decode(path: Path, content: bytes) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file, without NaN or infinity."""
+    """The object in a JSON file, its seal checked and taken off; without NaN or infinity."""
     try:
-        value = parse_json(read_text(path))
-    except ValueError as error:
+        return unsealed(parse_json(read_text(path)))
+    except (ValueError, RecursionError) as error:
         raise DataError(f"cannot read {path}: {error}; delete it and run `holdfast evaluate` again.") from error
-    return value
 
 
 def parse_json(text: str) -> dict[str, Any]:
     """One JSON object; anything else is a ValueError in one sentence."""
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object, got {type(value).__name__}")
     return value
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"expected numbers that a computer can hold, got {text[:20]}")
+    return number
+
+
+def _whole(text: str) -> int:
+    _finite(text)  # a float must be able to hold it, or what reads it could not calculate with it
+    return int(text)
 
 
 def _refuse_constant(name: str) -> None:

@@ -1,6 +1,7 @@
 """Files that grow line by line: what was appended is on disk, and a line torn by a crash is dropped, never read."""
 
 import os
+from io import FileIO
 from pathlib import Path
 
 from holdfast.errors import DataError
@@ -14,12 +15,22 @@ def append_lines(path: Path, lines: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         repair(path)
-        with path.open("ab") as file:
-            file.write(lines.encode())
-            file.flush()
-            os.fsync(file.fileno())
+        with path.open("ab", buffering=0) as file:
+            _append(file, lines.encode())
     except OSError as error:
         raise DataError(f"cannot write {path}: {error.strerror or error}; free some space and resume.") from error
+
+
+def _append(file: FileIO, content: bytes) -> None:
+    """All of the content, or none of it if the disk is full."""
+    before = os.fstat(file.fileno()).st_size
+    try:
+        while content:
+            content = content[file.write(content) :]
+        os.fsync(file.fileno())
+    except OSError:
+        os.ftruncate(file.fileno(), before)
+        raise
 
 
 def repair(path: Path) -> int:

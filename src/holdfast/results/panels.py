@@ -11,8 +11,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from holdfast.errors import DataError, expected
-from holdfast.results.files import write_bytes_atomic
+from holdfast.errors import DataError, expected, reason
+from holdfast.files import write_file
 
 Array = NDArray[Any]
 
@@ -68,7 +68,7 @@ def write_panels(path: Path, panels: Panels) -> None:
         arrays["names"] = np.array(panels.names)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
-    write_bytes_atomic(path, buffer.getvalue())
+    write_file(path, buffer.getvalue())
 
 
 def read_panels(path: Path) -> Panels:
@@ -79,8 +79,8 @@ def read_panels(path: Path) -> Panels:
         attack, names = str(found.pop("attack")), tuple(str(name) for name in found.pop("names", ()))
         return Panels(attack=attack, names=names, **found)
     except Exception as error:  # zip, decompressors and NumPy each fail in ways of their own
-        reason = f"no array {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
-        raise DataError(f"cannot read {path}: {reason}; delete it and run `holdfast evaluate` again.") from error
+        why = f"no array {error}" if isinstance(error, KeyError) else reason(error).rstrip(".")
+        raise DataError(f"cannot read {path}: {why}; delete it and run `holdfast evaluate` again.") from error
 
 
 def to_bytes(image: Array) -> NDArray[np.uint8]:

@@ -42,7 +42,7 @@ class Run:
     @cached_property
     def log(self) -> Log:
         """The training log."""
-        return read_log(path) if (path := self.folder / "log.jsonl").exists() else Log()
+        return read_log(self.folder / "log.jsonl")
 
     @cached_property
     def examples(self) -> Rows:

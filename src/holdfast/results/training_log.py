@@ -9,6 +9,7 @@ from typing import Any
 from holdfast.errors import DataError
 from holdfast.results.files import parse_json, plain
 from holdfast.results.lines import append_lines, read_complete
+from holdfast.seals import sealed, unsealed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,18 +22,25 @@ class Log:
 
 def append_log(path: Path, entry: Mapping[str, Any]) -> None:
     """Add one entry, at least `{"step": int, "parts": {"total": float, ...}}`; NaN becomes null."""
-    append_lines(path, json.dumps(plain(entry), allow_nan=False) + "\n")
+    append_lines(path, log_line(plain(entry)))
+
+
+def log_line(entry: Mapping[str, Any]) -> str:
+    """One entry as a line of the log, with its seal."""
+    return json.dumps(sealed(entry), allow_nan=False) + "\n"
 
 
 def read_log(path: Path) -> Log:
-    """All complete entries; where a resumed run wrote a step again, the later entry counts."""
+    """All complete entries, none if there is no file; where a resumed run wrote a step again, the later one counts."""
+    if not path.exists():
+        return Log()
     text, torn = read_complete(path)
     entries: dict[int, dict[str, Any]] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n")[:-1], start=1):
         try:
-            entry = parse_json(line)
+            entry = unsealed(parse_json(line))
             entries[_step(entry)] = entry
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DataError(f"cannot read line {number} of {path}: {error}; delete the line.") from error
     notes = (f"{path.name}: the last line was cut off by an interruption and is left out",) if torn else ()
     return Log(entries=tuple(entries[step] for step in sorted(entries)), notes=notes)

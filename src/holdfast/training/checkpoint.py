@@ -12,13 +12,16 @@ from typing import Any
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from holdfast.errors import DataError, expected
-from holdfast.training.files import publish_folder, read_sealed_json, sealed_json
+from holdfast.files import publish_folder
+from holdfast.training.sealed import read_sealed_json, sealed_json
 
 WEIGHTS, TRAINING, STATE = "weights.safetensors", "training.safetensors", "state.json"
 FORMAT = 1
+_SEAL, _MARK = "holdfast", "sha256:"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +64,23 @@ def pack(tensors: Mapping[str, Tensor]) -> bytes:
     wrong = [name for name, value in tensors.items() if not isinstance(value, Tensor)]
     if wrong:
         raise expected("a state dict that holds only tensors", got=f"something else under {wrong}")
-    return safetensors.torch.save({name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()})
+    plain = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    return safetensors.torch.save(plain, metadata={_SEAL: _MARK + _digest(plain)})
+
+
+def read_weights(file: Path) -> dict[str, Tensor]:
+    """The tensors of any safetensors file; one that holdfast wrote has to be as it was written."""
+    try:
+        with safetensors.safe_open(file, framework="pt") as opened:
+            notes = opened.metadata() or {}
+        tensors = safetensors.torch.load_file(file)
+    except (safetensors.SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+        raise DataError(f"cannot read {file} as safetensors: {error}.") from None
+    # Either of key and mark is enough to expect a seal, so that one flipped bit cannot take it off.
+    seals = [(key, text) for key, text in notes.items() if key == _SEAL or text.startswith(_MARK)]
+    if seals and seals != [(_SEAL, _MARK + _digest(tensors))]:
+        raise DataError(f"{file} is damaged: its tensors do not match their checksum; restore it or train again.")
+    return tensors
 
 
 def unpack(path: Path, *, size: int, sha256: str) -> dict[str, Tensor]:
@@ -77,5 +96,15 @@ def unpack(path: Path, *, size: int, sha256: str) -> dict[str, Tensor]:
         raise DataError(f"{path} is damaged: its content does not match its checksum.")
     try:
         return safetensors.torch.load(data)
-    except safetensors.SafetensorError as error:
+    except (safetensors.SafetensorError, KeyError, ValueError, TypeError) as error:
         raise DataError(f"{path} is not a safetensors file: {error}.") from None
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over names, types, shapes and values."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        value = tensors[name]
+        digest.update(f"{name} {value.dtype} {list(value.shape)} ".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -13,8 +13,8 @@ from typing import Literal
 from torch import Tensor
 
 from holdfast.errors import DataError
+from holdfast.files import discard, sweep, write_file
 from holdfast.training.checkpoint import WEIGHTS, Snapshot, pack, read_checkpoint, write_checkpoint
-from holdfast.training.files import discard, sweep, write_file
 
 Kind = Literal["step", "best"]
 KEEP: dict[Kind, int] = {"step": 2, "best": 1}
@@ -82,10 +82,13 @@ class Keeper:
             if _steps(path) > step:
                 discard(path)
 
-    def export(self) -> None:
+    def export(self, *, half: bool = False) -> None:
         """Put the weights to use, the best if any were kept, else the last, into `run_dir/weights.safetensors`."""
         chosen = [*self.found("best"), *self.found("step")][0]
-        write_file(self.run_dir / WEIGHTS, pack(read_checkpoint(chosen).weights))
+        weights = read_checkpoint(chosen).weights
+        if half:  # half the size for publishing; what is measured is what is published
+            weights = {name: w.half() if w.is_floating_point() else w for name, w in weights.items()}
+        write_file(self.run_dir / WEIGHTS, pack(weights))
 
 
 def load_weights(run_dir: Path | str, which: Literal["best", "last"] | None = None) -> dict[str, Tensor]:

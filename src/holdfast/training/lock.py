@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.errors import HoldfastError, InputError
+from holdfast.files import sweep
 
 if sys.platform != "win32":
     import fcntl
@@ -34,6 +35,14 @@ def locked(run_dir: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+@contextmanager
+def owned(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, with what a killed process left unfinished there cleared away."""
+    with locked(folder):
+        sweep(folder)
+        yield
 
 
 def _claim(handle: int, run_dir: Path) -> None:

@@ -35,6 +35,7 @@ def fit(
     keep_best_by: str | None = None,
     progress: bool = True,
     tensorboard: bool = False,
+    half_weights: bool = False,
 ) -> FitResult:
     """Descend the objective for `steps` steps in all, on one process or, under `torchrun`, on many.
 
@@ -47,7 +48,7 @@ def fit(
     goes on from the last of them, or from the start when there is none, and ends bit for bit where an uninterrupted
     run would (on a CPU). `validate(model)` is called every `validate_every` steps; the weights with the largest value
     called `keep_best_by`, or the smallest with a minus before the name, are kept besides the last. The weights to use
-    end up in `run_dir/weights.safetensors`.
+    end up in `run_dir/weights.safetensors`, with `half_weights` as 16-bit numbers.
     """
     settings = Settings(
         steps=steps,
@@ -68,6 +69,7 @@ def fit(
         keep_best_by=keep_best_by,
         progress=progress,
         tensorboard=tensorboard,
+        half_weights=half_weights,
     )
     with session(objective, loader, optimizer, settings) as run:
         return _train(run)

@@ -128,7 +128,8 @@ class Session:
         self.module.zero_grad(set_to_none=True)
         self.save()
         if self.keeper:
-            self.processes.leading(self.keeper.export)
+            keeper, half = self.keeper, self.settings.half_weights
+            self.processes.leading(lambda: keeper.export(half=half))
         return FitResult(
             step=self.step,
             seconds=self.seconds,

@@ -30,6 +30,7 @@ class Settings:
     validate_every: int | None
     keep_best_by: str | None
     progress: bool
+    half_weights: bool
     tensorboard: bool
 
     def __post_init__(self) -> None:

@@ -1,0 +1,57 @@
+"""Threads: one a usable core unless somebody says otherwise; the allocator keeps what a step gives back."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.cli import main
+from holdfast.process import usable_cores
+
+ASK = "import torch, json, os; print(json.dumps([torch.get_num_threads(), os.environ['OMP_NUM_THREADS']]))"
+
+
+def threads_of(words: str, **environment: str) -> list[object]:
+    """What PyTorch uses in a process that first ran the command line's preparation."""
+    code = f"from holdfast.cli import main; main({words.split()!r}); {ASK}"
+    clean = {k: v for k, v in os.environ.items() if k not in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=clean | environment, capture_output=True, text=True, check=True
+    )
+    found: list[object] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_threads_are_the_usable_cores_the_environments_or_those_asked_for() -> None:
+    assert threads_of("--version") == [usable_cores(), str(usable_cores())]
+    assert threads_of("--version", OMP_NUM_THREADS="1") == [1, "1"]
+    assert threads_of("--version --threads 1", OMP_NUM_THREADS="2") == [1, "1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "got"), [("bench --threads", "''"), ("--threads two bench", "'two'"), ("--threads 0", "0")]
+)
+def test_a_wrong_number_of_threads_is_refused(words: str, got: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words.split()) == 2
+    assert f"got {got}" in capsys.readouterr().err
+
+
+def test_steps_do_not_ask_the_system_for_the_same_memory_again() -> None:
+    code = """
+import resource, sys
+from holdfast.process import keep_memory
+if sys.argv[1] == "keep": keep_memory()
+import torch
+def step(): return [torch.ones(4_000_000) for _ in range(12)]
+for _ in range(3): step()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(5): step()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    faults = {
+        how: int(subprocess.run([sys.executable, "-c", code, how], capture_output=True, text=True, check=True).stdout)
+        for how in ("keep", "leave")
+    }
+    assert faults["keep"] < 0.2 * faults["leave"]
