@@ -301,3 +301,12 @@ def test_two_processes_are_one() -> None:
     one, two = load("one").state_dict(), load("two").state_dict()
     for name, value in one.items():
         torch.testing.assert_close(value, two[name], atol=1e-5, rtol=1e-5)
+
+
+def test_half_weights_are_half_the_size_and_load_as_floats() -> None:
+    holdfast_train("digits/natural --quiet --train.steps 2 --train.half_weights true --out half")
+    stored = safetensors.torch.load_file(Path("half", WEIGHTS))
+    assert {value.dtype for value in stored.values()} == {torch.float16}
+    model = load("half")
+    assert {value.dtype for value in model.state_dict().values()} == {torch.float32}
+    assert all(torch.equal(value, stored[name].float()) for name, value in model.state_dict().items())

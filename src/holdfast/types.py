@@ -3,8 +3,8 @@
 B is the batch. Images are float, NCHW, pixels in [0, 1], on one device; `y` is int64 [B]; `keys` is int64 [B].
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from torch import Tensor
@@ -18,11 +18,15 @@ Score = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Pair:
-    """A clean batch and its perturbed twin; what every loss looks at."""
+    """A clean batch and its perturbed twin; what every loss looks at.
+
+    `maps` holds saliency maps [B, H, W] of the clean images that are known already, by their attribution.
+    """
 
     x: Tensor
     x_adv: Tensor
     y: Tensor
+    maps: "Mapping[Attribution, Tensor]" = field(default_factory=dict)
 
 
 class Attribution(Protocol):

@@ -21,7 +21,7 @@ RULES = {
 
 
 def network(name: str, shape: tuple[int, int, int], options: dict) -> tuple:
-    """In double precision: in single, two pixels of a pooling window that are equal up to rounding may change places."""
+    """In double precision: in single, pixels of a pooling window that are equal up to rounding change places."""
     net = hf.models.build(name, num_classes=7, in_channels=shape[0], image_size=shape[1], seed=1, **options).eval()
     generator = torch.Generator().manual_seed(2)
     return hf.Classifier(net).double(), torch.rand(3, *shape, generator=generator).double(), torch.tensor([0, 6, 3])

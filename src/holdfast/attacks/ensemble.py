@@ -3,7 +3,7 @@
 A network that only resists one attack is seen through by the others; the result says which member did the damage.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -76,6 +76,9 @@ class Ensemble:
         """Every member's result; members that explain alike share the clean maps."""
         seen: dict[Attribution, Before] = {}
         for member in self.members.values():
+            if not isinstance(member.attribution, Hashable):
+                yield member.run(model, x, y, keys=keys)
+                continue
             if member.attribution not in seen:
                 seen[member.attribution] = member.look(model, x, y)
             yield member.run(model, x, y, keys=keys, before=seen[member.attribution])

@@ -1,6 +1,7 @@
 """An attack on explanations with its book-keeping: who could be attacked, what came of it, how much the map moved."""
 
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -124,7 +125,10 @@ class ExplanationAttack:
     def _run(self, model: Model, x: Tensor, y: Tensor, keys: Tensor, before: "Before") -> ExplanationResult:
         right, clean_map = before.right, before.maps
         active = right & metrics.has_ranking(clean_map)
-        attacked = self.pgd.run(model, x, y, keys=keys, active=active)
+        known: dict[Attribution, Tensor] = {}
+        if isinstance(self.attribution, Hashable):
+            known[self.attribution] = clean_map
+        attacked = self.pgd.run(model, x, y, keys=keys, active=active, maps=known)
         outcome = torch.full_like(y, Outcome.ATTACKED)
         outcome[~attacked.found] = Outcome.UNMOVED
         if self.pgd.steps or self.pgd.random_start:  # else nothing was tried, so no label was lost

@@ -7,6 +7,7 @@ nothing for examples that are done. An example is never influenced by the others
 random steps come from its own key.
 """
 
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 
 import torch
@@ -23,7 +24,7 @@ from holdfast.losses.maps import NoDirection
 from holdfast.models.double_backward import require_second_order
 from holdfast.models.modes import evaluating, frozen
 from holdfast.ops import flatten
-from holdfast.types import Model, Pair
+from holdfast.types import Attribution, Model, Pair
 
 
 class Last:
@@ -111,8 +112,20 @@ class PGD:
         """Perturbed images like x, detached, inside ball and pixel range."""
         return self.run(model, x, y, keys=keys).x_adv
 
-    def run(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor, active: Tensor | None = None) -> AttackResult:
-        """The perturbed images and what happened on the way; examples that are not `active` [B] stay as they are."""
+    def run(
+        self,
+        model: Model,
+        x: Tensor,
+        y: Tensor,
+        *,
+        keys: Tensor,
+        active: Tensor | None = None,
+        maps: Mapping[Attribution, Tensor] | None = None,
+    ) -> AttackResult:
+        """The perturbed images and what happened on the way; examples that are not `active` [B] stay as they are.
+
+        `maps` are saliency maps of x that the caller has computed already, by their attribution.
+        """
         check_images(x)
         check_labels(y, x.shape[0])
         check_keys(keys, x.shape[0])
@@ -122,19 +135,30 @@ class PGD:
             if self.loss.second_order and x.shape[0]:
                 require_second_order(model, x[:1])
             with frozen(model):
-                return self._search(model, x.detach(), y, keys, active)
+                return self._search(model, x.detach(), y, keys, active, maps or {})
 
-    def _search(self, model: Model, x: Tensor, y: Tensor, keys: Tensor, active: Tensor | None) -> AttackResult:
+    def _search(
+        self,
+        model: Model,
+        x: Tensor,
+        y: Tensor,
+        keys: Tensor,
+        active: Tensor | None,
+        maps: Mapping[Attribution, Tensor],
+    ) -> AttackResult:
         result = _nothing_yet(x)
         rows = torch.arange(x.shape[0], device=x.device) if active is None else active.nonzero().flatten()
         if rows.numel() == 0:
             return result
-        return replace(self, loss=self.loss.for_rows(rows))._search_rows(model, x, y, keys, rows, result)
+        return replace(self, loss=self.loss.for_rows(rows))._search_rows(
+            model,
+            Batch(rows, x[rows], y[rows], keys[rows], None, {}, None, {a: m[rows] for a, m in maps.items()}),
+            result,
+        )
 
-    def _search_rows(
-        self, model: Model, x: Tensor, y: Tensor, keys: Tensor, rows: Tensor, result: AttackResult
-    ) -> AttackResult:
-        whole = self._first_batch(model, x[rows], y[rows], keys[rows], rows)
+    def _search_rows(self, model: Model, batch: Batch, result: AttackResult) -> AttackResult:
+        rows = batch.rows
+        whole = self._with_clean_side(model, batch)
         if self.stop_when_fooled and whole.label is not None:  # wrong already: done, at no further cost
             wrong = whole.label != whole.y
             result.fooled[rows] = result.found[rows] = wrong
@@ -143,27 +167,24 @@ class PGD:
         if rows.numel() == 0:
             return result
         if whole.judge_clean is not None:  # what is kept must beat the clean image
-            result.value[rows] = self._judge(model, whole, whole.x)
+            result.value[rows] = self._judge_clean(model, whole)
         for restart in range(self.restarts):
             batch = whole if restart == 0 or not self.stop_when_fooled else whole.keep(~result.fooled[rows])
             if batch.rows.numel():
                 self._climb(model, batch, restart, result)
         return result
 
-    def _first_batch(self, model: Model, x: Tensor, y: Tensor, keys: Tensor, rows: Tensor) -> Batch:
+    def _with_clean_side(self, model: Model, batch: Batch) -> Batch:
+        """The batch with the labels and the clean side of the judge."""
         needs_label = self.keep_prediction or self.stop_when_fooled
         # who needs no labels pays for one image only, to learn how many classes there are
-        clean = predictions(model, x if needs_label else x[:1], self._images_per_pass(x))
-        check_labels(y, x.shape[0], clean.classes)
+        clean = predictions(model, batch.x if needs_label else batch.x[:1], self._images_per_pass(batch.x))
+        check_labels(batch.y, batch.x.shape[0], clean.classes)
         judge = self.best_by if isinstance(self.best_by, Loss) else None
-        return Batch(
-            rows=rows,
-            x=x,
-            y=y,
-            keys=keys,
+        return replace(
+            batch,
             label=clean.labels if needs_label else None,
-            clean={},
-            judge_clean=judge.prepare(model, Pair(x, x, y)) if judge else None,
+            judge_clean=judge.prepare(model, Pair(batch.x, batch.x, batch.y, batch.maps)) if judge else None,
         )
 
     def _climb(self, model: Model, batch: Batch, restart: int, result: AttackResult) -> None:
@@ -172,7 +193,7 @@ class PGD:
         if self.random_start:
             x_adv = self.ball.sample(rng.combine(batch.keys, restart), batch.x)
         with torch.no_grad():
-            batch = replace(batch, clean=self.loss.prepare(model, Pair(batch.x, x_adv, batch.y)))
+            batch = replace(batch, clean=self.loss.prepare(model, Pair(batch.x, x_adv, batch.y, batch.maps)))
         for step in range(self.steps + 1):
             if batch.rows.numel() == 0:
                 return
@@ -218,6 +239,12 @@ class PGD:
         if batch.judge_clean is not None:
             return self._judge(model, batch, x_adv)
         return None if isinstance(self.best_by, Last) or here is None else here.value
+
+    def _judge_clean(self, model: Model, batch: Batch) -> Tensor:
+        assert isinstance(self.best_by, Loss)
+        assert batch.judge_clean is not None
+        known = self.best_by.unchanged(batch.judge_clean)
+        return self._judge(model, batch, batch.x) if known is None else known.double()
 
     @torch.no_grad()
     def _judge(self, model: Model, batch: Batch, x_adv: Tensor) -> Tensor:

@@ -149,12 +149,19 @@ def _pgd_case(
     model: torch.nn.Module, x: Tensor, y: Tensor, steps: int, peer: str, theirs: Callable[[], Tensor], *, target: float
 ) -> Case:
     ours = hf.PGD(CrossEntropy(), ball=hf.Linf(EPS), steps=steps, step_size=EPS / 30, best_by=hf.LAST)
+
+    def apart(a: Tensor, b: Tensor) -> float:
+        # signs of tiny gradients fall either way and paths part, so what is compared is the loss that was reached
+        with torch.no_grad():
+            reached = [float(torch.nn.functional.cross_entropy(model(found), y)) for found in (a, b)]
+        return abs(reached[0] - reached[1]) / reached[1]
+
     return Case(
         name=f"PGD, {steps} steps, batch {len(x)}, paper-cnn",
         peer=peer,
         ours=lambda: ours(model, x, y, keys=keys(len(x))),
         theirs=theirs,
-        difference=share_that_differs,
+        difference=apart,
         tolerance=0.02,
         target=target,
     )
@@ -163,10 +170,10 @@ def _pgd_case(
 def _ifia_iteration(quick: bool) -> Iterator[Case]:
     model, (x, _) = network(), images(2 if quick else 64)
     y = model(x).argmax(1)  # all right, so that all are attacked
-    steps, points, k = 1, 4 if quick else 100, 200
+    steps, points, k = 2, 4 if quick else 100, 200
     ours = ifia(eps=EPS, step_size=0.01, steps=steps, k=k, ig_steps=points)
     yield Case(
-        name=f"IFIA iteration, {points} points, {len(x)} images, paper-cnn",
+        name=f"IFIA, {steps} iterations, {points} points, {len(x)} images, paper-cnn",
         peer="one image at a time, plain autograd",
         ours=lambda: ours(model, x, y, keys=keys(len(x))),
         theirs=lambda: plain.ifia_one_by_one(
@@ -180,13 +187,13 @@ def _ifia_iteration(quick: bool) -> Iterator[Case]:
 
 
 def _fast_protocol(quick: bool) -> Iterator[Case]:
-    model, (x, _) = network(), images(2 if quick else 16)
+    model, (x, _) = network(), images(2)
     y = model(x).argmax(1)
-    steps, points = (2, 10) if quick else (10, 100)
+    steps, points = (2, 10) if quick else (100, 100)
     shared: dict[str, Any] = {"eps": EPS, "step_size": 0.01, "steps": steps, "k": 200, "ig_steps": points}
     fast, full = ifia(**shared, search_points=max(1, points // 10)), ifia(**shared)
     yield Case(
-        name=f"IFIA, fast protocol ({points // 10} midpoints in the search), {steps} iterations, {len(x)} images",
+        name=f"IFIA, fast protocol, {steps} iterations, {len(x)} images",
         peer=f"paper protocol, {points} points",
         ours=lambda: fast(model, x, y, keys=keys(len(x))),
         theirs=lambda: full(model, x, y, keys=keys(len(x))),
@@ -218,7 +225,7 @@ def _erar_step(quick: bool) -> Iterator[Case]:
     if quick:
         paper |= {"attack_steps": 2, "ig_steps": 4, "attack_ig_steps": 2}
     yield Case(
-        name=f"ERAR training step, paper hyper-parameters, batch {len(x)} (at most 1.15 times the time)",
+        name=f"ERAR training step, paper's settings, batch {len(x)} (at most 1.15 times the time)",
         peer="RAR IG-SUM-NORM step",
         ours=partial(_training_step, METHODS["erar"](model, **paper), x, y),
         theirs=partial(_training_step, METHODS["ig_sum_norm"](model, **paper), x, y),

@@ -40,6 +40,10 @@ class Loss(ABC):
         """What a search computes once, from the clean image and the start `pair.x_adv`; nothing by default."""
         return {}
 
+    def unchanged(self, clean: Clean) -> Tensor | None:
+        """The value [B] at x' = x where the clean side tells it without a pass through the network; else None."""
+        return None
+
     def for_rows(self, rows: Tensor) -> "Loss":
         """The same loss for some of the examples; only losses that hold something for each example differ."""
         return self

@@ -6,6 +6,7 @@ itself, for networks that are smooth anyway), since a ReLU network's map has no 
 """
 
 from abc import abstractmethod
+from collections.abc import Hashable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -31,6 +32,12 @@ def map_of(
     with smooth(beta) if beta is not None else nullcontext():
         found = attribution(model, x, y, create_graph=graph)
     return saliency_map(found if graph else found.detach())
+
+
+def _clean_map(model: Model, pair: Pair, attribution: Attribution, *, graph: bool = False) -> Tensor:
+    """The map of the clean image, computed only if it has to be differentiated or nobody knows it yet."""
+    known = None if graph or not isinstance(attribution, Hashable) else pair.maps.get(attribution)
+    return map_of(model, pair.x, pair.y, attribution, graph=graph) if known is None else known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +67,7 @@ class MapLoss(Loss):
         return map_of(scene.model, pair.x_adv, pair.y, self.attribution, beta=self.beta, graph=graph)
 
     def prepare(self, model: Model, pair: Pair) -> Clean:
-        return self.remember(map_of(model, pair.x, pair.y, self.attribution))
+        return self.remember(_clean_map(model, pair, self.attribution))
 
     @property
     def wants(self) -> tuple[Want, ...]:
@@ -141,7 +148,7 @@ class MapCosine(MapLoss):
 
     def prepare(self, model: Model, pair: Pair) -> Clean:
         graph = self.through_clean and torch.is_grad_enabled()
-        return self.remember(map_of(model, pair.x, pair.y, self.attribution, graph=graph))
+        return self.remember(_clean_map(model, pair, self.attribution, graph=graph))
 
     def distance(self, shown: Tensor, clean: Clean) -> Tensor:
         return 1 - torch.cosine_similarity(flatten(shown), flatten(clean["map"]), dim=1, eps=1e-12)
@@ -190,4 +197,7 @@ class KendallDrop(Loss):
         return -kendall_tau(clean["map"], map_of(scene.model, scene.pair.x_adv, scene.pair.y, self.attribution))
 
     def prepare(self, model: Model, pair: Pair) -> Clean:
-        return {"map": map_of(model, pair.x, pair.y, self.attribution)}
+        return {"map": _clean_map(model, pair, self.attribution)}
+
+    def unchanged(self, clean: Clean) -> Tensor:
+        return -kendall_tau(clean["map"], clean["map"])
