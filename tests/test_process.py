@@ -40,8 +40,9 @@ def test_a_wrong_number_of_threads_is_refused(words: str, got: str, capsys: pyte
 
 def test_steps_do_not_ask_the_system_for_the_same_memory_again() -> None:
     code = """
-import resource, sys
+import ctypes, resource, sys
 from holdfast.process import keep_memory
+ctypes.CDLL(None).mallopt(-3, 128 * 1024)  # glibc's first threshold, which it moves by itself sooner or later
 if sys.argv[1] == "keep": keep_memory()
 import torch
 def step(): return [torch.ones(4_000_000) for _ in range(12)]
