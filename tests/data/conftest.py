@@ -8,6 +8,7 @@ import tarfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -130,28 +131,34 @@ class Server:
         handler.wfile.write(data[start : start + self.drops.pop(0)] if self.drops else data[start:])
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    state = Server()
+@contextmanager
+def serving(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iterator[str]:
+    """The address of a local web server that gives every request to `answer`."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            state.answer(self)
+            answer(self)
 
         def log_message(self, *_: object) -> None:
             pass
 
     class Quiet(http.server.ThreadingHTTPServer):
         def handle_error(self, *_: object) -> None:
-            """A client that hangs up is part of the tests."""
+            """A client that hangs up or dies is part of the tests."""
 
     with Quiet(("127.0.0.1", 0), Handler) as httpd:
-        state.url = f"http://127.0.0.1:{httpd.server_port}/"
         thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield state
+        yield f"http://127.0.0.1:{httpd.server_port}/"
         httpd.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    state = Server()
+    with serving(state.answer) as state.url:
+        yield state
 
 
 @pytest.fixture

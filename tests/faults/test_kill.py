@@ -6,14 +6,13 @@
 import gzip
 import http.server
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.data.conftest import Server
+from tests.data.conftest import Server, serving
 from tests.faults import work
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
@@ -91,31 +90,19 @@ def slow_server() -> Iterator[str]:
     """Serves the tiny dataset a piece at a time, so that a kill falls into the middle of a download."""
     state = Server(files={f"{name}.gz": gzip.compress(data) for name, data in work.tiny_data().files().items()})
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            write = self.wfile.write
+    def slowly(handler: http.server.BaseHTTPRequestHandler) -> None:
+        write = handler.wfile.write
 
-            def slowly(data: bytes) -> None:
-                for at in range(0, len(data), 8192):
-                    write(data[at : at + 8192])
-                    time.sleep(0.02)
+        def piece_by_piece(data: bytes) -> None:
+            for at in range(0, len(data), 8192):
+                write(data[at : at + 8192])
+                time.sleep(0.02)
 
-            self.wfile.write = slowly  # type: ignore[method-assign]
-            state.answer(self)
+        handler.wfile.write = piece_by_piece  # type: ignore[method-assign]
+        state.answer(handler)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    class Quiet(http.server.ThreadingHTTPServer):
-        def handle_error(self, *_: object) -> None:
-            """A client that dies is what this is about."""
-
-    with Quiet(("127.0.0.1", 0), Handler) as httpd:
-        thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{httpd.server_port}/"
-        httpd.shutdown()
-        thread.join()
+    with serving(slowly) as url:
+        yield url
 
 
 def test_data_fetch(slow_server: str, tmp_path: Path) -> None:

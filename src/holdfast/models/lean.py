@@ -94,7 +94,7 @@ class _Shape:
 
 def _convolve(x: Tensor, w: Tensor, shape: _Shape, bias: Tensor | None = None) -> Tensor:
     x, w = (_channels_innermost(x), _channels_innermost(w)) if shape.thin else (x.contiguous(), w)
-    return F.conv2d(x, w, bias, *_steps(shape), shape.groups)
+    return F.conv2d(x, w, bias, shape.stride, shape.padding, shape.dilation, shape.groups)
 
 
 def _channels_innermost(t: Tensor) -> Tensor:
@@ -118,10 +118,6 @@ def _correlate(x: Tensor, y: Tensor, shape: _Shape) -> Tensor:
         return torch.einsum("bop,bkp->ok", y.flatten(2), patches).reshape(shape.kernel)
     nowhere = x.new_empty(()).expand(shape.kernel)
     return shape.library_gradient(y.contiguous(), x.contiguous(), nowhere, (False, True))[1]
-
-
-def _steps(shape: _Shape) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-    return shape.stride, shape.padding, shape.dilation
 
 
 def _apply(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
@@ -181,7 +177,16 @@ class _Correlate(_Bilinear):
         return dx, dy, None
 
 
-class _Pick(torch.autograd.Function):
+class _Indexed(torch.autograd.Function):
+    """Remembers the index and the number of places; linear, so nothing else is needed."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, index, ctx.size = inputs
+        ctx.save_for_backward(index)
+
+
+class _Pick(_Indexed):
     """(x [B, C, P], index [B, C, Q]) -> x at index; no place is picked twice."""
 
     @staticmethod
@@ -189,27 +194,17 @@ class _Pick(torch.autograd.Function):
         return x.gather(2, index)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, index, ctx.size = inputs
-        ctx.save_for_backward(index)
-
-    @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         (index,) = ctx.saved_tensors
         return _apply(_Put, dy, index, ctx.size), None, None
 
 
-class _Put(torch.autograd.Function):
+class _Put(_Indexed):
     """(y [B, C, Q], index) -> x [B, C, P] with y at index and zero elsewhere: the transpose of `_Pick`."""
 
     @staticmethod
     def forward(y: Tensor, index: Tensor, size: int) -> Tensor:
         return y.new_zeros(*y.shape[:2], size).scatter_(2, index, y)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, index, ctx.size = inputs
-        ctx.save_for_backward(index)
 
     @staticmethod
     def backward(ctx: Any, dx: Tensor) -> tuple[Tensor | None, ...]:
