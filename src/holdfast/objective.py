@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from holdfast.attacks.pgd import PGD
 from holdfast.errors import expected
 from holdfast.losses.base import Loss
-from holdfast.losses.scene import Scene
 from holdfast.meter import metered
+from holdfast.sliced import summed
 from holdfast.types import Pair
 
 
@@ -62,17 +62,16 @@ class Objective(nn.Module):
         with metered() as meter:
             values, parts = zip(*(self._evaluate(term, x, y, keys) for term in self.terms), strict=True)
         self.example_passes += meter.passes
-        per_example = torch.stack(values).sum(0)
-        total = per_example.mean() if self.reduction == "mean" else per_example.sum()
+        total = torch.stack(values).sum()
+        total = total / len(y) if self.reduction == "mean" else total
         merged = {name: value.mean() for part in parts for name, value in part.items()}
         return ObjectiveOutput(total, {"total": total.detach()} | merged)
 
     def _evaluate(self, term: Term, x: Tensor, y: Tensor, keys: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         pair = Pair(x, self._attacked(term.attack, x, y, keys), y)
-        scene = term.loss.scene(self.model, pair)
-        value = term.loss.value(scene, term.loss.prepare(self.model, pair))
+        value, parts = summed(term.loss, self.model, pair)
         prefix = f"{term.name}/" if term.name else ""
-        return value, {prefix + part: v for part, v in (scene.parts | _accuracies(scene)).items()}
+        return value, {prefix + part: v for part, v in parts.items()}
 
     def _attacked(self, attack: PGD | None, x: Tensor, y: Tensor, keys: Tensor) -> Tensor:
         if attack is None:
@@ -83,14 +82,3 @@ class Objective(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.name}, terms={self.terms}, reduction={self.reduction!r}"
-
-
-def _accuracies(scene: Scene) -> dict[str, Tensor]:
-    """Accuracy at whichever images the losses looked at anyway; no pass is made for it."""
-    if any(logits.shape[1] < 2 for logits in scene.seen_logits.values()):
-        raise expected("a network with at least two logits to train", got="one", fix="one logit has nothing to learn")
-    return {
-        f"accuracy_{at}": (logits.detach().argmax(1) == scene.pair.y).to(logits.dtype)
-        for (at, beta), logits in scene.seen_logits.items()
-        if beta is None
-    }

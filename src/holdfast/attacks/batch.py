@@ -6,11 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.attribution.engine import check_logits, slices
+from holdfast.attribution.engine import check_logits
 from holdfast.checks import check_outputs
 from holdfast.losses.base import Clean, select
 from holdfast.meter import spend
 from holdfast.models.lean import lean_on
+from holdfast.side_by_side import map_chunks
 from holdfast.types import Attribution, Model
 
 
@@ -57,8 +58,12 @@ class Predictions:
 def predictions(model: Model, x: Tensor, images_per_pass: int, *, check: bool = False) -> Predictions:
     """argmax of the logits of x, in pieces; with `check`, logits that predict nothing are refused."""
     spend(x.shape[0], 1)
-    with lean_on(x):
-        logits = torch.cat([check_logits(model(x[part]), x[part]) for part in slices(x.shape[0], images_per_pass)])
+
+    def of_rows(part: slice) -> Tensor:
+        with lean_on(x):
+            return check_logits(model(x[part]), x[part])
+
+    logits = torch.cat(map_chunks(model, x, x.shape[0], images_per_pass, of_rows))
     if check:
         check_outputs(logits)
     return Predictions(labels=logits.argmax(1), classes=logits.shape[1])

@@ -15,15 +15,16 @@ from torch import Tensor
 
 from holdfast import rng
 from holdfast.attacks.batch import Batch, predictions
-from holdfast.attribution.engine import check_chunk, images_per_pass, slices
+from holdfast.attribution.engine import check_chunk, images_per_pass
 from holdfast.balls import Ball
 from holdfast.checks import check_images, check_keys, check_labels
 from holdfast.errors import expected
 from holdfast.losses.base import Clean, Loss, select
 from holdfast.losses.maps import NoDirection
-from holdfast.models.double_backward import require_second_order
+from holdfast.models.double_backward import require_second_order, second_order
 from holdfast.models.modes import evaluating, frozen
 from holdfast.ops import flatten
+from holdfast.side_by_side import map_chunks
 from holdfast.types import Attribution, Model, Pair
 
 
@@ -134,7 +135,7 @@ class PGD:
         with evaluating(model):
             if self.loss.second_order and x.shape[0]:
                 require_second_order(model, x[:1])
-            with frozen(model):
+            with frozen(model), second_order(self.loss.second_order):
                 return self._search(model, x.detach(), y, keys, active, maps or {})
 
     def _search(
@@ -217,15 +218,16 @@ class PGD:
 
     def _keep_best(self, model: Model, batch: Batch, x_adv: Tensor, here: _Seen | None, result: AttackResult) -> Tensor:
         """Write the iterates worth keeping into `result`; which examples go on, [B]."""
-        score = self._score(model, batch, x_adv, here)
-        better = torch.ones_like(batch.y, dtype=torch.bool) if score is None else score > result.value[batch.rows]
-        allowed, fooled = torch.ones_like(better), torch.zeros_like(better)
+        allowed = torch.ones_like(batch.y, dtype=torch.bool)
+        fooled = torch.zeros_like(allowed)
         if batch.label is not None:
             known = None if here is None else here.labels
             labels = predictions(model, x_adv, self._images_per_pass(x_adv)).labels if known is None else known
             allowed = labels == batch.label if self.keep_prediction else allowed
             fooled = labels != batch.y if self.stop_when_fooled else fooled
-        chosen = better & allowed | fooled
+        score = self._score(model, batch, x_adv, here, allowed)
+        better = allowed if score is None else allowed & (score > result.value[batch.rows])
+        chosen = better | fooled
         rows = batch.rows[chosen]
         result.x_adv[rows] = x_adv[chosen]
         result.found[rows] = True
@@ -235,10 +237,14 @@ class PGD:
             result.value[rows] = score[chosen].to(result.value.dtype)
         return ~fooled
 
-    def _score(self, model: Model, batch: Batch, x_adv: Tensor, here: _Seen | None) -> Tensor | None:
-        if batch.judge_clean is not None:
-            return self._judge(model, batch, x_adv)
-        return None if isinstance(self.best_by, Last) or here is None else here.value
+    def _score(self, model: Model, batch: Batch, x_adv: Tensor, here: _Seen | None, allowed: Tensor) -> Tensor | None:
+        if batch.judge_clean is None:
+            return None if isinstance(self.best_by, Last) or here is None else here.value
+        # what may not be kept need not be judged, and a map costs as much as all the rest of a step
+        score = torch.full(batch.y.shape, -torch.inf, dtype=torch.float64, device=x_adv.device)
+        if bool(allowed.any()):
+            score[allowed] = self._judge(model, batch.keep(allowed), x_adv[allowed])
+        return score
 
     def _judge_clean(self, model: Model, batch: Batch) -> Tensor:
         assert isinstance(self.best_by, Loss)
@@ -275,10 +281,14 @@ class PGD:
         """The loss, its gradient and the labels, over so many examples at a time as fit; None when nobody asks."""
         if not gradient_too and self.best_by is not None:
             return None
-        found = [
-            self._look(model, Pair(batch.x[part], x_adv[part], batch.y[part]), select(batch.clean, part), gradient_too)
-            for part in slices(x_adv.shape[0], max(1, self._images_per_pass(x_adv) // self.loss.points))
-        ]
+
+        def of_rows(part: slice) -> _Seen:
+            pair = Pair(batch.x[part], x_adv[part], batch.y[part])
+            return self._look(model, pair, select(batch.clean, part), gradient_too)
+
+        points = self.loss.points
+        most = max(1, self._images_per_pass(x_adv) // points)
+        found = map_chunks(model, x_adv, x_adv.shape[0], most, of_rows, points=points)
         gradients = [seen.gradient for seen in found if seen.gradient is not None]
         labels = [seen.labels for seen in found if seen.labels is not None]
         return _Seen(

@@ -8,7 +8,7 @@ so one engine computes them all: gradient (one point), SmoothGrad (noisy points)
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +18,7 @@ from holdfast.errors import expected
 from holdfast.meter import spend
 from holdfast.models.double_backward import second_order
 from holdfast.models.lean import lean_on
+from holdfast.side_by_side import map_chunks, slices
 from holdfast.types import Model, Score
 
 Target = tuple[Score, Tensor]
@@ -56,16 +57,16 @@ def averaged_gradients(
     limit = chunk or images_per_pass(x)
     if x.shape[0] == 0:
         return Averaged([torch.zeros_like(x) for _ in targets], None)
-    slabs: list[list[Tensor]] = []
-    ends: list[Tensor] = []
-    for rows in slices(x.shape[0], limit):
+
+    def of_rows(rows: slice) -> tuple[list[Tensor], Tensor]:
         there = [(score, y[rows]) for score, y in targets]
         totals = [torch.zeros_like(x[rows]) for _ in targets]
         for js in slices(len(weights), max(1, limit // (rows.stop - rows.start))):
             gradients, logits = _gradients(model, place(rows, js), there, create_graph)
             totals = [t + torch.einsum("j,jb...->b...", weights[js], g) for t, g in zip(totals, gradients, strict=True)]
-        slabs.append(totals)
-        ends.append(logits[-(rows.stop - rows.start) :])
+        return totals, logits[-(rows.stop - rows.start) :]
+
+    slabs, ends = zip(*map_chunks(model, x, x.shape[0], limit, of_rows, points=len(weights)), strict=True)
     return Averaged([torch.cat(parts) for parts in zip(*slabs, strict=True)], torch.cat(ends))
 
 
@@ -80,12 +81,6 @@ def check_chunk(chunk: int | None) -> None:
         raise expected("chunk >= 1, the most images in one forward pass, or None", got=chunk)
 
 
-def slices(total: int, size: int) -> Iterator[slice]:
-    """Consecutive slices of at most `size` that cover `total`."""
-    for start in range(0, total, size):
-        yield slice(start, min(start + size, total))
-
-
 def _gradients(
     model: Model, points: Tensor, targets: Sequence[Target], create_graph: bool
 ) -> tuple[list[Tensor], Tensor]:
@@ -97,7 +92,8 @@ def _gradients(
             flat = flat.detach().requires_grad_()
         with lean_on(flat, weights=create_graph):
             logits = check_logits(model(flat), flat)
-        spend(flat.shape[0], 1 + len(targets) * (3 if create_graph else 1))
+        # differentiated again: back through every gradient, but only once through the forward pass they share
+        spend(flat.shape[0], (1 + len(targets)) * (2 if create_graph else 1))
         scores = [score(logits, y.repeat(count)).sum() for score, y in targets]
         gradients = [
             _gradient(s, flat, create_graph, keep=create_graph or i + 1 < len(scores)).unflatten(0, (count, -1))

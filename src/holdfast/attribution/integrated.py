@@ -12,12 +12,13 @@ import torch
 from torch import Tensor
 
 from holdfast import rng
-from holdfast.attribution.engine import Target, averaged_gradients, check_chunk, check_logits, images_per_pass, slices
+from holdfast.attribution.engine import Target, averaged_gradients, check_chunk, check_logits, images_per_pass
 from holdfast.attribution.quadrature import RULES, inverse_moment, nodes
 from holdfast.attribution.scores import true_logit
 from holdfast.errors import expected
 from holdfast.models.scale import is_scale_invariant, scale_invariant_images
 from holdfast.ops import flatten
+from holdfast.side_by_side import slices
 from holdfast.types import Model, Score
 
 
@@ -101,7 +102,7 @@ class IntegratedGradients:
     @torch.no_grad()
     def change_of_score(self, model: Model, x: Tensor, y: Tensor) -> Tensor:
         """s(f(x)) - s(f(x0)), [B]: what the map should sum to."""
-        parts = list(slices(x.shape[0], self.chunk or images_per_pass(x)))
+        parts = slices(x.shape[0], self.chunk or images_per_pass(x))
         ends = [torch.cat([check_logits(model(end[p]), x[p]) for p in parts]) for end in (x, self.start(x))]
         return self.score(ends[0], y) - self.score(ends[1], y)
 

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from holdfast import metrics, rng
-from holdfast.attribution.engine import check_logits, images_per_pass, slices
+from holdfast.attribution.engine import check_logits, images_per_pass
 from holdfast.attribution.integrated import IntegratedGradients
 from holdfast.attribution.scores import true_probability
 from holdfast.errors import expected
 from holdfast.losses.maps import map_of
 from holdfast.models.modes import evaluating
 from holdfast.ops import flatten
+from holdfast.side_by_side import slices
 from holdfast.types import Attribution, Model
 
 
