@@ -3,11 +3,13 @@
 B is the batch. Images are float, NCHW, pixels in [0, 1], on one device; `y` is int64 [B]; `keys` is int64 [B].
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from torch import Tensor
+
+Value = TypeVar("Value")
 
 Model = Callable[[Tensor], Tensor]
 """Anything that maps images [B, C, H, W] to logits [B, K]; always an argument, never captured."""
@@ -26,10 +28,23 @@ class Pair:
     x: Tensor
     x_adv: Tensor
     y: Tensor
-    maps: "Mapping[Attribution, Tensor]" = field(default_factory=dict)
+    maps: "Known[Tensor]" = field(default_factory=lambda: Known())
 
 
 class Attribution(Protocol):
     """A map of the input, of the input's shape, differentiable to second order with `create_graph=True`."""
 
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, create_graph: bool = False) -> Tensor: ...
+
+
+class Known(dict[Attribution, Value]):
+    """What is known already, by attribution; nothing is ever known of one that cannot be a key (with a list inside)."""
+
+    def recall(self, attribution: Attribution) -> Value | None:
+        """What was remembered, or None."""
+        return self.get(attribution) if isinstance(attribution, Hashable) else None
+
+    def remember(self, attribution: Attribution, value: Value) -> None:
+        """Keep it, if the attribution can be found again."""
+        if isinstance(attribution, Hashable):
+            self[attribution] = value

@@ -1,6 +1,5 @@
 """The examples an attack still works on, and predictions in pieces that fit into memory."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +11,7 @@ from holdfast.losses.base import Clean, select
 from holdfast.meter import spend
 from holdfast.models.lean import lean_on
 from holdfast.side_by_side import map_chunks
-from holdfast.types import Attribution, Model
+from holdfast.types import Known, Model
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class Batch:
     """The prediction for the clean image, when the attack needs to know it."""
     clean: Clean
     judge_clean: Clean | None
-    maps: Mapping[Attribution, Tensor]
+    maps: Known[Tensor]
     """Clean maps that the caller knew already."""
 
     def keep(self, alive: Tensor) -> "Batch":
@@ -42,7 +41,7 @@ class Batch:
             label=None if self.label is None else self.label[alive],
             clean=select(self.clean, alive),
             judge_clean=None if self.judge_clean is None else select(self.judge_clean, alive),
-            maps={attribution: known[alive] for attribution, known in self.maps.items()},
+            maps=Known({attribution: known[alive] for attribution, known in self.maps.items()}),
         )
 
 

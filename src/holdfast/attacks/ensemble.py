@@ -3,7 +3,7 @@
 A network that only resists one attack is seen through by the others; the result says which member did the damage.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from holdfast.attacks.explanation import SCORES, Before, ExplanationAttack, ExplanationResult, Outcome, Scores
 from holdfast.errors import expected
 from holdfast.ops import per_example
-from holdfast.types import Attribution, Model
+from holdfast.types import Known, Model
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,11 @@ class Ensemble:
 
     def _results(self, model: Model, x: Tensor, y: Tensor, keys: Tensor) -> Iterator[ExplanationResult]:
         """Every member's result; members that explain alike share the clean maps."""
-        seen: dict[Attribution, Before] = {}
+        seen: Known[Before] = Known()
         for member in self.members.values():
-            if not isinstance(member.attribution, Hashable):
-                yield member.run(model, x, y, keys=keys)
-                continue
-            if member.attribution not in seen:
-                seen[member.attribution] = member.look(model, x, y)
-            yield member.run(model, x, y, keys=keys, before=seen[member.attribution])
+            before = seen.recall(member.attribution) or member.look(model, x, y)
+            seen.remember(member.attribution, before)
+            yield member.run(model, x, y, keys=keys, before=before)
 
 
 def _wins(challenger: ExplanationResult, best: ExplanationResult) -> Tensor:

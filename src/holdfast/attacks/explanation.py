@@ -1,7 +1,6 @@
 """An attack on explanations with its book-keeping: who could be attacked, what came of it, how much the map moved."""
 
 from collections import Counter
-from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -18,7 +17,7 @@ from holdfast.errors import expected
 from holdfast.losses.maps import NoDirection, map_of
 from holdfast.models.double_backward import require_second_order
 from holdfast.models.modes import evaluating
-from holdfast.types import Attribution, Model
+from holdfast.types import Attribution, Known, Model
 
 
 class Outcome(IntEnum):
@@ -125,9 +124,8 @@ class ExplanationAttack:
     def _run(self, model: Model, x: Tensor, y: Tensor, keys: Tensor, before: "Before") -> ExplanationResult:
         right, clean_map = before.right, before.maps
         active = right & metrics.has_ranking(clean_map)
-        known: dict[Attribution, Tensor] = {}
-        if isinstance(self.attribution, Hashable):
-            known[self.attribution] = clean_map
+        known: Known[Tensor] = Known()
+        known.remember(self.attribution, clean_map)
         attacked = self.pgd.run(model, x, y, keys=keys, active=active, maps=known)
         outcome = torch.full_like(y, Outcome.ATTACKED)
         outcome[~attacked.found] = Outcome.UNMOVED
@@ -136,9 +134,9 @@ class ExplanationAttack:
         outcome[~active] = Outcome.NAN_MAP
         outcome[~right] = Outcome.MISCLASSIFIED
         # a failed attack left the image alone: its map is the clean one, and every score is exactly that of no change
-        moved = torch.where(
-            attacked.found[:, None, None], self._maps(model, attacked.x_adv, y, attacked.found), clean_map
-        )
+        judged = attacked.maps.recall(self.attribution)
+        shown = self._maps(model, attacked.x_adv, y, attacked.found) if judged is None else judged
+        moved = torch.where(attacked.found[:, None, None], shown, clean_map)
         return ExplanationResult(
             x_adv=attacked.x_adv,
             outcome=outcome,

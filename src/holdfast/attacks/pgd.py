@@ -7,8 +7,7 @@ nothing for examples that are done. An example is never influenced by the others
 random steps come from its own key.
 """
 
-from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -25,7 +24,7 @@ from holdfast.models.double_backward import require_second_order, second_order
 from holdfast.models.modes import evaluating, frozen
 from holdfast.ops import flatten
 from holdfast.side_by_side import map_chunks
-from holdfast.types import Attribution, Model, Pair
+from holdfast.types import Known, Model, Pair
 
 
 class Last:
@@ -61,6 +60,8 @@ class AttackResult:
     """bool: the prediction was not y when the attack stopped; known only with `stop_when_fooled`."""
     random_steps: Tensor
     """int64: steps for which the gradient was zero (or NaN) everywhere, so that a keyed random sign was taken."""
+    maps: Known[Tensor] = field(default_factory=Known)
+    """Saliency maps [B, H, W] of the kept iterates that `best_by` looked at, by their attribution."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class PGD:
         *,
         keys: Tensor,
         active: Tensor | None = None,
-        maps: Mapping[Attribution, Tensor] | None = None,
+        maps: Known[Tensor] | None = None,
     ) -> AttackResult:
         """The perturbed images and what happened on the way; examples that are not `active` [B] stay as they are.
 
@@ -136,7 +137,7 @@ class PGD:
             if self.loss.second_order and x.shape[0]:
                 require_second_order(model, x[:1])
             with frozen(model), second_order(self.loss.second_order):
-                return self._search(model, x.detach(), y, keys, active, maps or {})
+                return self._search(model, x.detach(), y, keys, active, maps or Known())
 
     def _search(
         self,
@@ -145,7 +146,7 @@ class PGD:
         y: Tensor,
         keys: Tensor,
         active: Tensor | None,
-        maps: Mapping[Attribution, Tensor],
+        maps: Known[Tensor],
     ) -> AttackResult:
         result = _nothing_yet(x)
         rows = torch.arange(x.shape[0], device=x.device) if active is None else active.nonzero().flatten()
@@ -153,7 +154,7 @@ class PGD:
             return result
         return replace(self, loss=self.loss.for_rows(rows))._search_rows(
             model,
-            Batch(rows, x[rows], y[rows], keys[rows], None, {}, None, {a: m[rows] for a, m in maps.items()}),
+            Batch(rows, x[rows], y[rows], keys[rows], None, {}, None, Known({a: m[rows] for a, m in maps.items()})),
             result,
         )
 
@@ -225,7 +226,7 @@ class PGD:
             labels = predictions(model, x_adv, self._images_per_pass(x_adv)).labels if known is None else known
             allowed = labels == batch.label if self.keep_prediction else allowed
             fooled = labels != batch.y if self.stop_when_fooled else fooled
-        score = self._score(model, batch, x_adv, here, allowed)
+        score, shown = self._score(model, batch, x_adv, here, allowed)
         better = allowed if score is None else allowed & (score > result.value[batch.rows])
         chosen = better | fooled
         rows = batch.rows[chosen]
@@ -235,28 +236,36 @@ class PGD:
         result.fooled[batch.rows] |= fooled
         if score is not None:
             result.value[rows] = score[chosen].to(result.value.dtype)
+        for attribution, judged in shown.items():
+            kept = result.maps.setdefault(attribution, judged.new_zeros(result.value.shape[0], *judged.shape[1:]))
+            kept[rows] = judged[chosen[allowed]]
         return ~fooled
 
-    def _score(self, model: Model, batch: Batch, x_adv: Tensor, here: _Seen | None, allowed: Tensor) -> Tensor | None:
+    def _score(
+        self, model: Model, batch: Batch, x_adv: Tensor, here: _Seen | None, allowed: Tensor
+    ) -> tuple[Tensor | None, Known[Tensor]]:
+        """What the iterates are compared by, [B], and the maps of the allowed ones that were computed for it."""
         if batch.judge_clean is None:
-            return None if isinstance(self.best_by, Last) or here is None else here.value
+            return None if isinstance(self.best_by, Last) or here is None else here.value, Known()
         # what may not be kept need not be judged, and a map costs as much as all the rest of a step
         score = torch.full(batch.y.shape, -torch.inf, dtype=torch.float64, device=x_adv.device)
-        if bool(allowed.any()):
-            score[allowed] = self._judge(model, batch.keep(allowed), x_adv[allowed])
-        return score
+        if not bool(allowed.any()):
+            return score, Known()
+        score[allowed], shown = self._judge(model, batch.keep(allowed), x_adv[allowed])
+        return score, shown
 
     def _judge_clean(self, model: Model, batch: Batch) -> Tensor:
         assert isinstance(self.best_by, Loss)
         assert batch.judge_clean is not None
         known = self.best_by.unchanged(batch.judge_clean)
-        return self._judge(model, batch, batch.x) if known is None else known.double()
+        return self._judge(model, batch, batch.x)[0] if known is None else known.double()
 
     @torch.no_grad()
-    def _judge(self, model: Model, batch: Batch, x_adv: Tensor) -> Tensor:
+    def _judge(self, model: Model, batch: Batch, x_adv: Tensor) -> tuple[Tensor, Known[Tensor]]:
         assert isinstance(self.best_by, Loss)
         assert batch.judge_clean is not None
-        return self.best_by(model, Pair(batch.x, x_adv, batch.y), batch.judge_clean).double()
+        scene = self.best_by.scene(model, Pair(batch.x, x_adv, batch.y))
+        return self.best_by.value(scene, batch.judge_clean).double(), scene.shown
 
     def _step(self, batch: Batch, x_adv: Tensor, gradient: Tensor, number: int, result: AttackResult) -> Tensor:
         gradient = gradient.nan_to_num(nan=0.0, posinf=1e30, neginf=-1e30)

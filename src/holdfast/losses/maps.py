@@ -6,7 +6,6 @@ itself, for networks that are smooth anyway), since a ReLU network's map has no 
 """
 
 from abc import abstractmethod
-from collections.abc import Hashable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -36,7 +35,7 @@ def map_of(
 
 def _clean_map(model: Model, pair: Pair, attribution: Attribution, *, graph: bool = False) -> Tensor:
     """The map of the clean image, computed only if it has to be differentiated or nobody knows it yet."""
-    known = None if graph or not isinstance(attribution, Hashable) else pair.maps.get(attribution)
+    known = None if graph else pair.maps.recall(attribution)
     return map_of(model, pair.x, pair.y, attribution, graph=graph) if known is None else known
 
 
@@ -194,7 +193,9 @@ class KendallDrop(Loss):
     attribution: Attribution = field(default_factory=lambda: IntegratedGradients(steps=100))
 
     def value(self, scene: Scene, clean: Clean) -> Tensor:
-        return -kendall_tau(clean["map"], map_of(scene.model, scene.pair.x_adv, scene.pair.y, self.attribution))
+        shown = map_of(scene.model, scene.pair.x_adv, scene.pair.y, self.attribution)
+        scene.shown.remember(self.attribution, shown)
+        return -kendall_tau(clean["map"], shown)
 
     def prepare(self, model: Model, pair: Pair) -> Clean:
         return {"map": _clean_map(model, pair, self.attribution)}

@@ -18,7 +18,7 @@ from holdfast.attribution.scores import most_confusing
 from holdfast.meter import spend
 from holdfast.models.lean import lean_on
 from holdfast.models.surrogate import smooth
-from holdfast.types import Model, Pair, Score
+from holdfast.types import Known, Model, Pair, Score
 
 
 class Path(Enum):
@@ -60,6 +60,8 @@ class Scene:
     wants: tuple[Want, ...] = ()
     parts: dict[str, Tensor] = field(default_factory=dict)
     """Named parts of the loss, detached [B], for the log."""
+    shown: Known[Tensor] = field(default_factory=Known)
+    """Saliency maps [B, H, W] of the perturbed images that a loss has computed, for whoever wants to score them."""
     _maps: dict[Want, Tensor] = field(default_factory=dict)
     _logits: dict[tuple[str, float | None], Tensor] = field(default_factory=dict)
 
