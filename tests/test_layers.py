@@ -79,7 +79,7 @@ LAYERS = (
     "report.view",
     "report.compare report.pictures",
     "report.tables report.payload",
-    "report.render report.charts report.vote",
+    "report.more_tables report.render report.charts report.vote",
     "report.sections report.figures",
     "report.html",
     "report.write",

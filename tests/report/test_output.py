@@ -76,7 +76,10 @@ def test_tables_are_written_in_three_formats(views: tuple[RunView, ...], tmp_pat
     paths = write_tables(views, tmp_path)
     assert {path.name for path in paths} == {
         f"{name}.{end}"
-        for name in ("results-mnist", "conventions", "exclusions", "quality")
+        for name in (
+            *(f"{kind}-mnist" for kind in ("results", "means", "paired", "costs")),
+            *("conventions", "exclusions", "quality"),
+        )
         for end in ("md", "tex", "csv")
     }
 

@@ -43,7 +43,7 @@ def reproduce(
         methods: Only these methods of the table.
         seeds: Every method is trained once for each seed.
         out: Runs of tier cpu go to OUT/<dataset>/<method>[-seed], of other tiers to OUT/<tier>/...; the tables, as
-            Markdown, LaTeX and CSV, to OUT/table-<name>/.
+            Markdown, LaTeX and CSV, to OUT/table-<name>/, and into OUT/README.md if it has a place for them.
         limit: Test images whose explanations are attacked; a seeded stratified subset.
         pgd_limit: Test images for the accuracy under PGD.
         launcher: This machine, or a Slurm cluster through submitit.
@@ -104,7 +104,7 @@ def _run(jobs: "list[Job]", workers: int, launcher: str, console: "Console") -> 
 
 
 def _print(table: "PaperTable", jobs: "list[Job]", out: Path, console: "Console") -> None:
-    from holdfast.report import view_runs, write_tables
+    from holdfast.report import view_runs, write_page, write_tables
     from holdfast.report.render import to_rich
     from holdfast.report.tables import quality_table, results_table
     from holdfast.report.view import datasets
@@ -113,5 +113,5 @@ def _print(table: "PaperTable", jobs: "list[Job]", out: Path, console: "Console"
     views = view_runs([read_run(job.folder) for job in jobs])
     for group in datasets(views).values():
         console.print(to_rich(quality_table(group) if table.quality else results_table(group)))
-    for path in write_tables(views, out / f"table-{table.name}"):
+    for path in (*write_tables(views, out / f"table-{table.name}"), *write_page(views, out / "README.md", table.name)):
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)

@@ -2,6 +2,15 @@
 
 from holdfast.report.view import RunView, view_runs
 from holdfast.report.vote import count_votes
-from holdfast.report.write import write_figures, write_report, write_tables, write_vote
+from holdfast.report.write import write_figures, write_page, write_report, write_tables, write_vote
 
-__all__ = ["RunView", "count_votes", "view_runs", "write_figures", "write_report", "write_tables", "write_vote"]
+__all__ = [
+    "RunView",
+    "count_votes",
+    "view_runs",
+    "write_figures",
+    "write_page",
+    "write_report",
+    "write_tables",
+    "write_vote",
+]

@@ -6,12 +6,14 @@ from pathlib import Path
 from holdfast.report.compare import compare
 from holdfast.report.figures import draw_figures, safe_name, save_figure
 from holdfast.report.html import report_html
+from holdfast.report.more_tables import costs_table, means_table, paired_table
 from holdfast.report.render import to_csv, to_latex, to_markdown
 from holdfast.report.tables import Table, conventions_table, exclusions_table, quality_table, results_table
 from holdfast.report.view import RunView, datasets
 from holdfast.report.vote import vote_pages
 from holdfast.results.files import write_text_atomic
 
+_MORE = (means_table, paired_table, costs_table)
 _FORMATS = {"md": to_markdown, "tex": to_latex, "csv": to_csv}
 
 
@@ -40,13 +42,31 @@ def write_tables(views: Sequence[RunView], folder: Path) -> list[Path]:
     return paths
 
 
+def write_page(views: Sequence[RunView], page: Path, name: str) -> list[Path]:
+    """Put the tables into an existing Markdown page, between `<!-- begin NAME -->` and `<!-- end NAME -->`; its path.
+
+    A page without these two lines is left as it is.
+    """
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    text = page.read_text() if page.is_file() else ""
+    if begin not in text or end not in text:
+        return []
+    head, rest = text.split(begin, 1)
+    tables = "\n".join(to_markdown(table) for table in all_tables(views))
+    write_text_atomic(page, f"{head}{begin}\n\n{tables}\n{end}{rest.split(end, 1)[1]}")
+    return [page]
+
+
 def write_figures(views: Sequence[RunView], folder: Path) -> list[Path]:
     """Write every figure as PNG and PDF."""
     return [path for name, figure in draw_figures(views) for path in save_figure(figure, folder, name)]
 
 
 def all_tables(views: Sequence[RunView]) -> list[Table]:
-    """Results of each dataset, then conventions, exclusions and quality of all; without the empty ones."""
-    results = [results_table(group, compare(group)) for group in datasets(views).values()]
-    tables = [*results, conventions_table(views), exclusions_table(views), quality_table(views)]
+    """Results, means, differences and costs of each dataset, then conventions, exclusions and quality of all."""
+    groups = datasets(views).values()
+    by_dataset = [
+        table for group in groups for table in (results_table(group, compare(group)), *(make(group) for make in _MORE))
+    ]
+    tables = [*by_dataset, conventions_table(views), exclusions_table(views), quality_table(views)]
     return [table for table in tables if table.rows]

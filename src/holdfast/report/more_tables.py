@@ -1,0 +1,100 @@
+"""Tables beside the paper's: means, differences between runs on the same images, and what training cost."""
+
+from collections.abc import Sequence
+
+from holdfast.report.tables import METRIC_COLUMNS, Cell, Column, Table, ordered
+from holdfast.report.view import RunView, decisive_attack
+from holdfast.results import paired_difference
+
+_METHOD = Column(key="method", title="Method", unit="text")
+_ATTACK = Column(key="attack", title="Attack", unit="text")
+_N = Column(key="n", title="n", unit="count")
+PAPER_PASSES = {"mnist": 90_000 * 50 * (40 * 10 * 4 + 500), "fashion-mnist": 100_000 * 32 * (20 * 10 * 4 + 500)}
+"""Example-passes of ERAR with the paper's settings: steps x batch x (search + the outer terms)."""
+
+
+def means_table(views: Sequence[RunView]) -> Table:
+    """Means instead of medians; less swayed by ties, more by single images."""
+    rows = [
+        (
+            Cell(value=view.label),
+            Cell(value=attack.name),
+            Cell(value=next((stat.n for stat in attack.metrics.values()), 0)),
+            *(
+                Cell(value=stat.mean, ci95=stat.mean_ci95, n=stat.n) if stat else Cell()
+                for stat in (attack.metrics.get(metric) for metric in METRIC_COLUMNS)
+            ),
+        )
+        for view in views
+        for attack in ordered(view.attacks)
+    ]
+    columns = (_METHOD, _ATTACK, _N, *METRIC_COLUMNS.values())
+    note = "Mean [95 % interval]; a failed attack counts as 1."
+    return Table(name=f"means-{_dataset(views)}", title="Means", columns=columns, rows=tuple(rows), notes=(note,))
+
+
+def paired_table(views: Sequence[RunView]) -> Table:
+    """The last run against every other on the images they share, under the strongest attack all have been through."""
+    attack = decisive_attack(views)
+    measured = [view for view in views if attack and view.run.rows_of(attack)]
+    columns = (
+        Column(key="against", title="Against", unit="text"),
+        Column(key="pairs", title="Pairs", unit="count"),
+        Column(key="top_k_difference", title="Top-k (points)", unit="points"),
+        Column(key="kendall_difference", title="Kendall", unit="number"),
+    )
+    rows = []
+    for view in measured[:-1]:
+        first, last = view.run.rows_of(attack), measured[-1].run.rows_of(attack)
+        found = [paired_difference(first, last, metric) for metric in ("top_k", "kendall")]
+        cells = [Cell(value=d.mean, ci95=d.mean_ci95) for d in found]
+        rows.append((Cell(value=view.label), Cell(value=found[0].n), *cells))
+    label = measured[-1].label if measured else ""
+    return Table(
+        name=f"paired-{_dataset(views)}",
+        title=f"{label} less each other, under {attack}",
+        columns=columns,
+        rows=tuple(rows),
+        notes=("Mean difference [95 % interval] over the same images; an interval without zero is no chance.",),
+    )
+
+
+def costs_table(views: Sequence[RunView]) -> Table:
+    """What training cost, with the runs it started from."""
+    columns = (
+        _METHOD,
+        Column(key="seed", title="Seed", unit="text"),
+        Column(key="example_passes", title="Example-passes", unit="count"),
+        Column(key="fraction", title="Of the paper's ERAR", unit="text"),
+        Column(key="minutes", title="Minutes", unit="count"),
+        Column(key="hardware", title="Hardware", unit="text"),
+    )
+    rows = []
+    for view in views:
+        if view.example_passes is None:
+            continue
+        paper = PAPER_PASSES.get(view.dataset)
+        rows.append(
+            (
+                Cell(value=view.label),
+                Cell(value=view.seed),
+                Cell(value=view.example_passes),
+                Cell(value=f"1/{paper / view.example_passes:,.0f}" if paper else ""),
+                Cell(value=None if view.train_seconds is None else round(view.train_seconds / 60)),
+                Cell(value=_hardware(view)),
+            )
+        )
+    note = "With the runs it started from. Wall time, often with another run beside it; one thread unless said."
+    name = f"costs-{_dataset(views)}"
+    return Table(name=name, title="Cost of training", columns=columns, rows=tuple(rows), notes=(note,))
+
+
+def _hardware(view: RunView) -> str:
+    origin = (view.run.summary or {}).get("provenance", {})
+    known = {key: origin.get(key) for key in ("cpu", "threads", "device")}
+    threads = f"{known['threads']} threads" if (known["threads"] or 1) > 1 else "1 thread"
+    return f"{known['cpu'] or known['device'] or 'not recorded'}, {threads}"
+
+
+def _dataset(views: Sequence[RunView]) -> str:
+    return views[0].dataset if views else ""

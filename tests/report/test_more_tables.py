@@ -1,0 +1,59 @@
+"""Means, paired differences, costs, and the page they go into."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from holdfast.report import RunView, write_page
+from holdfast.report.more_tables import costs_table, means_table, paired_table
+from holdfast.report.render import plain_cell, to_markdown
+from holdfast.report.view import datasets
+
+
+@pytest.fixture
+def group(views: tuple[RunView, ...]) -> tuple[RunView, ...]:
+    return next(iter(datasets(views).values()))
+
+
+def test_means_are_those_of_the_rows(group: tuple[RunView, ...]) -> None:
+    table = means_table(group)
+    row = next(r for r in table.rows if r[0].value == group[0].label and r[1].value == "ifia-topk")
+    rows = [r for r in group[0].run.examples.rows if r.attack == "ifia-topk"]
+    scored = [r.top_k if r.outcome == "attacked" else 1.0 for r in rows if r.outcome != "misclassified"]
+    assert row[3].value == pytest.approx(np.mean(scored))
+    assert row[2].value == len(scored)
+    assert len(table.rows) == sum(len(view.attacks) for view in group)
+
+
+def test_the_last_run_is_compared_with_every_other(group: tuple[RunView, ...]) -> None:
+    table = paired_table(group)
+    assert [row[0].value for row in table.rows] == [view.label for view in group[:-1]]
+    assert table.title.startswith(f"{group[-1].label} less each other")
+    natural = table.rows[0]
+    assert natural[2].ci95 is not None
+    assert natural[2].ci95[0] > 0  # made up so that erar_plus is far better
+    assert plain_cell(natural[2], table.columns[2]).startswith("+")
+
+
+def test_costs_are_compared_with_the_papers(group: tuple[RunView, ...]) -> None:
+    table = costs_table(group)
+    for row, view in zip(table.rows, [v for v in group if v.example_passes is not None], strict=True):
+        assert row[2].value == view.example_passes
+        if view.dataset == "mnist":
+            assert str(row[3].value).startswith("1/")
+
+
+def test_the_page_gets_the_tables_between_its_marks(views: tuple[RunView, ...], tmp_path: Path) -> None:
+    page = tmp_path / "README.md"
+    assert write_page(views, page, "mnist") == []
+    page.write_text("words\n<!-- begin mnist -->\nold\n<!-- end mnist -->\nmore\n")
+    for _ in range(2):
+        assert write_page(views, page, "mnist") == [page]
+    text = page.read_text()
+    assert text.startswith("words\n<!-- begin mnist -->\n")
+    assert text.endswith("<!-- end mnist -->\nmore\n")
+    assert "old" not in text
+    assert text.count(to_markdown(means_table(next(iter(datasets(views).values()))))) == 1
+    assert write_page(views, page, "fashion-mnist") == []
+    assert page.read_text() == text
