@@ -13,7 +13,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.cli import main
-from holdfast.jobs import LAUNCHERS, Job, run_local
+from holdfast.jobs import LAUNCHERS, Job, in_order_of_need, run_local
 from holdfast.tables import TABLES
 
 SMALL = ["--evaluate.ifia.steps", "3", "--evaluate.ensemble.steps", "2", "--evaluate.pgd.steps", "3"]
@@ -93,6 +93,23 @@ def test_jobs_side_by_side_equal_one_after_the_other(tmp_path: Path) -> None:
         one, two = (tmp_path / folder / method for folder in ("one", "two"))
         assert (one / "weights.safetensors").read_bytes() == (two / "weights.safetensors").read_bytes()
         assert (one / "examples.csv").read_text() == (two / "examples.csv").read_text()
+
+
+def test_runs_that_others_start_from_come_first(tmp_path: Path) -> None:
+    jobs = TABLES["mnist"].jobs(tmp_path, tier="cpu", methods=("erar", "erar_plus"), seeds=(0, 1))
+    waves = in_order_of_need(jobs)
+    names = [[job.folder.name for job in wave] for wave in waves]
+    assert sorted(names[0]) == ["erar_plus-quiet", "erar_plus-quiet-seed1", "madry", "madry-seed1"]
+    assert sorted(names[1]) == ["erar", "erar-seed1", "erar_plus-maps", "erar_plus-maps-seed1"]
+    assert [len(wave) for wave in waves] == [4, 4, 2, 2]
+    assert not any(job.measured for job in waves[0])
+    assert all(job.measured for job in waves[-1])
+    done = tmp_path / "mnist" / "madry"
+    done.mkdir(parents=True)
+    (done / "weights.safetensors").touch()  # without checkpoints nothing could go on: it counts as trained
+    again = [job.folder.name for wave in in_order_of_need(jobs) for job in wave]
+    assert again.count("madry") == 1
+    assert next(job for job in waves[0] if job.folder == done).finished
 
 
 def test_jobs_sent_by_submitit(tmp_path: Path) -> None:

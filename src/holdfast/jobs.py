@@ -23,27 +23,50 @@ if TYPE_CHECKING:
 PATIENCE = 60.0
 """Seconds that an interrupted run gets to save itself before its process is killed."""
 
-SUMMARY, LOG, EXAMPLES = "summary.json", "log.jsonl", "examples.csv"
+SUMMARY, LOG, EXAMPLES, WEIGHTS = "summary.json", "log.jsonl", "examples.csv", "weights.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One run to train and measure. `changes` are overrides of the preset's config, `options` of the measurement."""
+    """One run to train and, unless others only start from it, measure.
+
+    `changes` are overrides of the preset's config, `options` of the measurement.
+    """
 
     preset: str
     folder: Path
     seed: int = 0
     changes: tuple[tuple[str, str], ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    measured: bool = True
 
     @property
     def finished(self) -> bool:
         """Whether everything asked for has been measured."""
+        if not self.measured:
+            return self.trained
         try:
             summary = json.loads((self.folder / SUMMARY).read_bytes())
         except (OSError, ValueError):
             return False
         return "quality" in summary or not self.options.get("quality")
+
+    @property
+    def trained(self) -> bool:
+        """Whether training is over to its last file."""
+        return _is_trained(self.folder / WEIGHTS)
+
+    def start(self) -> "Job | None":
+        """The run of another preset that this one goes on from, if it does; trained only."""
+        from holdfast.config import preset_names
+
+        dataset, _, method = self.preset.partition("/")
+        init, tier = self.config().train.init, method.partition(":")[2]
+        preset = f"{dataset}/{init}:{tier}"
+        if init is None or preset not in preset_names():
+            return None
+        folder = self.folder.parent / (init if self.seed == 0 else f"{init}-seed{self.seed}")
+        return Job(preset=preset, folder=folder, seed=self.seed, changes=self.changes, measured=False)
 
     def config(self) -> "RunConfig":
         """The preset with its seed and changes."""
@@ -78,17 +101,33 @@ class Progress:
     rows: int
 
 
+def in_order_of_need(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Waves of jobs, each of which needs only those before: runs that others start from are added where missing."""
+    depth: dict[Path, int] = {}
+    found = {job.folder: job for job in jobs}
+
+    def visit(job: Job) -> int:
+        start = None if job.finished or job.trained else job.start()
+        if job.folder not in depth:
+            depth[job.folder] = 0 if start is None else 1 + visit(found.setdefault(start.folder, start))
+        return depth[job.folder]
+
+    for job in jobs:
+        visit(job)
+    return [[job for job in found.values() if depth[job.folder] == d] for d in sorted(set(depth.values()))]
+
+
 def run_job(job: Job, threads: int | None = None) -> Path:
     """Train unless the weights are there, measure unless the summary is there; the run directory."""
     import torch
 
-    from holdfast.experiment import WEIGHTS, run_training
+    from holdfast.experiment import run_training
     from holdfast.measure import MeasureOptions, measure
 
     if threads is not None:
         torch.set_num_threads(threads)
     job.check()
-    if not _is_trained(job.folder / WEIGHTS):
+    if not job.trained:
         started = (job.folder / "config.toml").exists()
         again = "give the same command again"
         run_training(job.config(), job.folder, resume=started, progress=False, resume_command=again)

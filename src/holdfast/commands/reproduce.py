@@ -53,6 +53,7 @@ def reproduce(
     from rich.console import Console
 
     from holdfast.errors import expected
+    from holdfast.jobs import in_order_of_need
     from holdfast.tables import TABLES
 
     console = Console()
@@ -68,17 +69,12 @@ def reproduce(
     jobs = wanted.jobs(out, tier=tier, methods=methods, seeds=seeds, options=options)
     for preset in [] if methods else wanted.left_out(tier):
         console.print(f"{preset} does not exist and is left out", style="yellow", highlight=False)
-    natural = [job for job in jobs if wanted.quality and job.folder.name == "natural"]
-    for part in _waves(jobs, natural):
+    natural = [
+        job for job in jobs if wanted.quality and job.folder.name == "natural"
+    ]  # the others are compared with it
+    for part in [*in_order_of_need(natural), *in_order_of_need([job for job in jobs if job not in natural])]:
         _run(part, workers, launcher, console)
     _print(wanted, jobs, out, console)
-
-
-def _waves(jobs: "list[Job]", natural: "list[Job]") -> "list[list[Job]]":
-    """Jobs in the order of need: the others are compared with natural, and some start from another's weights."""
-    rest = [job for job in jobs if job not in natural]
-    afresh = [job for job in rest if job.config().train.init is None]
-    return [part for part in (natural, afresh, [job for job in rest if job not in afresh]) if part]
 
 
 def _list(out: Path, tier: str) -> "RichTable":
