@@ -81,7 +81,7 @@ class Job:
         file = self.folder / "config.toml"
         if not file.exists():
             return
-        was, now = config_from_file(file), complete(self.config())
+        was, now = complete(config_from_file(file)), complete(self.config())
         changed = [
             part
             for part in ("preset", "seed", "method", "train", "evaluate")

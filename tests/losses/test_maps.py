@@ -10,6 +10,7 @@ import holdfast as hf
 from holdfast.losses import (
     CenterShift,
     CrossEntropy,
+    FlattenedCosine,
     KendallDrop,
     MapCosine,
     Margin,
@@ -62,6 +63,15 @@ def test_target_mass(model: LinearSoftmax) -> None:
 def test_cosine(model: LinearSoftmax) -> None:
     dot, norms = float(CLEAN @ MOVED), float(CLEAN.norm() * MOVED.norm())
     assert value(MapCosine(attribution=GRADIENT), model) == pytest.approx(1 - dot / norms, abs=1e-6)
+
+
+def test_flattened_cosine(model: LinearSoftmax) -> None:
+    # maps scaled to a mean of 1, raised by a hundredth, square roots
+    a, b = ((4 * m / m.sum() + 0.01).sqrt() for m in (CLEAN, MOVED))
+    loss = FlattenedCosine(attribution=GRADIENT, power=0.5)
+    assert value(loss, model) == pytest.approx(1 - float(a @ b / (a.norm() * b.norm())), abs=1e-6)
+    with pytest.raises(hf.InputError, match="power"):
+        FlattenedCosine(attribution=GRADIENT, power=0.0)
 
 
 def test_soft_top_k(model: LinearSoftmax) -> None:

@@ -6,6 +6,7 @@ from holdfast.losses.change import WACR, AttributionCosine, IGNorm
 from holdfast.losses.contrast import CACR, kl_uniform
 from holdfast.losses.maps import (
     CenterShift,
+    FlattenedCosine,
     KendallDrop,
     MapCosine,
     NoDirection,
@@ -26,6 +27,7 @@ __all__ = [
     "CenterShift",
     "Clean",
     "CrossEntropy",
+    "FlattenedCosine",
     "IGNorm",
     "KendallDrop",
     "Loss",

@@ -23,6 +23,9 @@ from holdfast.models.surrogate import smooth
 from holdfast.ops import flatten
 from holdfast.types import Attribution, Model, Pair
 
+FLOOR = 1e-2
+"""Added to a map (whose mean is 1) before it is raised to a power, whose derivative at zero would be infinite."""
+
 
 def map_of(
     model: Model, x: Tensor, y: Tensor, attribution: Attribution, *, beta: float | None = None, graph: bool = False
@@ -151,6 +154,20 @@ class MapCosine(MapLoss):
 
     def distance(self, shown: Tensor, clean: Clean) -> Tensor:
         return 1 - torch.cosine_similarity(flatten(shown), flatten(clean["map"]), dim=1, eps=1e-12)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlattenedCosine(MapCosine):
+    """The same of (map + FLOOR)^power: a power below 1 lets the many small entries count, as they do for ranks."""
+
+    power: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.power <= 1:
+            raise expected("0 < power <= 1", got=self.power)
+
+    def distance(self, shown: Tensor, clean: Clean) -> Tensor:
+        return super().distance((shown + FLOOR) ** self.power, {"map": (clean["map"] + FLOOR) ** self.power})
 
 
 @dataclass(frozen=True, kw_only=True)

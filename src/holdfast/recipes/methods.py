@@ -4,6 +4,8 @@ Each takes the model and its settings and returns an `Objective`. eps, step_size
 search (L-infinity, random start); `*_ig_steps` are points of integrated gradients. Equation numbers are the paper's.
 """
 
+from functools import partial
+
 from torch import nn
 
 from holdfast.attacks.pgd import LAST, PGD
@@ -15,6 +17,7 @@ from holdfast.losses import (
     AlignmentTriplet,
     AttributionCosine,
     CrossEntropy,
+    FlattenedCosine,
     IGNorm,
     Loss,
     MapCosine,
@@ -183,6 +186,7 @@ def erar_plus(
     plain_step_size: float | None = None,
     quiet: float = 0.0,
     narrow: float = 0.0,
+    power: float = 1.0,
     reduction: str = "mean",
 ) -> Objective:
     """Ours: CE(x') + weight (1 - cos) of the normalised maps of the true logit, the very maps that attacks move.
@@ -190,15 +194,17 @@ def erar_plus(
     x' ascends CE + attack_weight (1 - cos) on the softplus twin with sharpness `beta`. A share `plain_share` of the
     cross-entropy is taken at the x' of plain PGD instead, which keeps the accuracy under attack; with weight = 0 all
     of it. `quiet` and `narrow` weigh two penalties on the first layer, which make it deaf to pixels below eps and each
-    of its filters look at few pixels, so that an attack has no black pixels to give attribution to.
+    of its filters look at few pixels, so that an attack has no black pixels to give attribution to. A `power` below 1
+    lets the small entries of the maps count for more, as they do for ranks.
     """
     plain_share = plain_share if weight else 1.0
+    cosine = MapCosine if power == 1 else partial(FlattenedCosine, power=power)
     terms = []
     if plain_share < 1:
         twin = IntegratedGradients(steps=attack_ig_steps, score=true_logit)
-        inner = CrossEntropy(beta=beta) + attack_weight * MapCosine(attribution=twin, beta=beta)
+        inner = CrossEntropy(beta=beta) + attack_weight * cosine(attribution=twin, beta=beta)
         explained = IntegratedGradients(steps=ig_steps, score=true_logit)
-        outer = (1 - plain_share) * AT_X_ADV + weight * MapCosine(attribution=explained, beta=None, through_clean=True)
+        outer = (1 - plain_share) * AT_X_ADV + weight * cosine(attribution=explained, beta=None, through_clean=True)
         terms.append(Term(outer, _search(inner, eps, attack_steps, step_size)))
     if plain_share > 0:
         plain = _search(AT_X_ADV, eps, plain_steps or attack_steps, plain_step_size or step_size)
