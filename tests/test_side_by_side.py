@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -142,6 +143,42 @@ def test_an_error_in_a_chunk_arrives(threads):
 
     with pytest.raises(hf.HoldfastError):
         map_chunks(network(), torch.zeros(100, 1, 28, 28), 100, 30, work)
+
+
+def test_a_chunk_that_maps_chunks_does_not_wait_for_itself(threads):
+    model, x = network(), torch.zeros(100, 1, 28, 28)
+
+    def work(part: slice) -> set[int]:
+        torch.ones(4).sum()  # an operation, so that a fresh thread has set itself up
+        return set(map_chunks(model, x, 100, 30, lambda part: threading.get_ident()))
+
+    for seen in map_chunks(model, x, 100, 30, work):
+        assert len(seen) == 1
+
+
+def test_after_an_error_nobody_is_still_at_work(threads):
+    running: list[int] = []
+
+    def work(part: slice) -> None:
+        if part.start == 0:
+            raise hf.HoldfastError("expected nothing")
+        running.append(part.start)
+        time.sleep(0.2)
+        running.remove(part.start)
+
+    with pytest.raises(hf.HoldfastError):
+        map_chunks(network(), torch.zeros(100, 1, 28, 28), 100, 100, work)
+    assert running == []
+
+
+def test_attention_kernels_of_the_process_are_as_before(threads):
+    before = torch.backends.cuda.flash_sdp_enabled()
+    layer = nn.TransformerEncoderLayer(28, 2, 32, batch_first=True)
+    model = nn.Sequential(nn.Flatten(1, 2), layer, nn.Flatten(), nn.Linear(784, 10)).eval()
+    x, y, _ = images(45)
+    for _ in range(3):
+        hf.IntegratedGradients(steps=2)(model, x, y, create_graph=True).sum().backward()
+    assert torch.backends.cuda.flash_sdp_enabled() == before
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

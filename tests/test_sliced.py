@@ -94,6 +94,34 @@ def test_batch_normalisation_in_training_sees_the_whole_batch(few_at_a_time: Non
     torch.testing.assert_close(value, loss(net, pair()).sum())
 
 
+def test_losses_that_hold_something_for_each_example(few_at_a_time: None) -> None:
+    net, both = layers(), pair()
+    loss = hf.losses.TargetMass(k=5, target=tiny_images(7, seed=3)[:, 0], attribution=hf.IntegratedGradients(steps=3))
+    value, _ = summed(loss, net, both)
+    torch.testing.assert_close(value, loss(net, both).sum())
+
+
+def test_whoever_listens_to_a_gradient_hears_it_once(few_at_a_time: None) -> None:
+    net, heard = layers(), []
+    first = next(net.parameters())
+    first.register_hook(lambda gradient: heard.append(gradient))
+    summed(LOSSES["erar"], net, pair())[0].backward()
+    assert len(heard) == 1
+
+
+def test_a_gradient_in_the_image_is_not_lost(few_at_a_time: None) -> None:
+    net, both = layers(), pair()
+    x_adv = both.x_adv.clone().requires_grad_()
+    summed(CrossEntropy(), net, Pair(both.x, x_adv, both.y))[0].backward()
+    assert x_adv.grad is not None
+
+
+def test_no_examples(few_at_a_time: None) -> None:
+    both = pair()
+    value, _ = summed(CrossEntropy(), layers(), Pair(both.x[:0], both.x_adv[:0], both.y[:0]))
+    assert value == 0
+
+
 def test_slices_hold_less_memory(few_at_a_time: None) -> None:
     """Counted as the largest number of images in one forward pass."""
     largest = 0

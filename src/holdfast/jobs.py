@@ -56,6 +56,11 @@ class Job:
         """Whether training is over to its last file."""
         return _is_trained(self.folder / WEIGHTS)
 
+    @property
+    def begun(self) -> bool:
+        """Whether training has a checkpoint to go on from, so that no other weights are needed."""
+        return any((self.folder / "checkpoints").glob("step-*"))
+
     def start(self) -> "Job | None":
         """The run of another preset that this one goes on from, if it does; trained only."""
         from holdfast.config import preset_names
@@ -66,7 +71,8 @@ class Job:
         if init is None or preset not in preset_names():
             return None
         folder = self.folder.parent / (init if self.seed == 0 else f"{init}-seed{self.seed}")
-        return Job(preset=preset, folder=folder, seed=self.seed, changes=self.changes, measured=False)
+        changes = tuple((key, value) for key, value in self.changes if key != "train.init")
+        return Job(preset=preset, folder=folder, seed=self.seed, changes=changes, measured=False)
 
     def config(self) -> "RunConfig":
         """The preset with its seed and changes."""
@@ -107,7 +113,7 @@ def in_order_of_need(jobs: Sequence[Job]) -> list[list[Job]]:
     found = {job.folder: job for job in jobs}
 
     def visit(job: Job) -> int:
-        start = None if job.finished or job.trained else job.start()
+        start = None if job.finished or job.trained or job.begun else job.start()
         if job.folder not in depth:
             depth[job.folder] = 0 if start is None else 1 + visit(found.setdefault(start.folder, start))
         return depth[job.folder]

@@ -9,8 +9,9 @@ made of PyTorch's and our own layers are known not to; all others work chunk aft
 """
 
 import os
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from functools import cache
 from typing import TypeVar
@@ -31,7 +32,12 @@ MOST = 4
 WORTH_A_THREAD = 2**14
 """Entries of the input in one chunk; with less, handing it over costs more than is won."""
 
+WORKER = "holdfast-chunk"
+"""What the names of our threads begin with."""
+
+NEVER_TWICE_THE_SAME = (nn.FractionalMaxPool2d, nn.FractionalMaxPool3d)
 DIFFERENT_IN_TRAINING = (
+    nn.utils.parametrizations._SpectralNorm,
     nn.modules.batchnorm._NormBase,
     nn.modules.dropout._DropoutNd,
     nn.MultiheadAttention,
@@ -64,8 +70,15 @@ def map_chunks(
             meter = stack.enter_context(metered())
             return work(part), meter.passes
 
-    found = list(_pool(ways, threads).map(alone, parts))
-    torch.set_num_threads(threads)  # a new thread that sets its own number also sets it for threads yet to come
+    pool = _pool(ways, threads)
+    futures = [pool.submit(alone, part) for part in parts]
+    try:
+        found = [future.result() for future in futures]
+    finally:  # after an error or Ctrl-C nobody may still be at work when the network's modes are put back
+        for future in futures:
+            future.cancel()
+        wait(futures)
+        torch.set_num_threads(threads)  # a new thread that sets its own number also sets it for threads yet to come
     spend(sum(passes for _, passes in found), 1)
     return [result for result, _ in found]
 
@@ -89,18 +102,20 @@ def may_share(model: Model, like: Tensor) -> bool:
 
 def _ways(model: Model, like: Tensor, total: int, points: int) -> int:
     """How many chunks may and should run at the same time."""
+    if threading.current_thread().name.startswith(WORKER):  # a worker that waited for its own pool would wait forever
+        return 1
     ways = min(torch.get_num_threads(), MOST, total, total * points * like[:1].numel() // WORTH_A_THREAD)
     return ways if ways > 1 and may_share(model, like) else 1
 
 
 def _keeps_nothing(layer: nn.Module) -> bool:
     """Whether a layer is known to be a function of each example alone, without hooks."""
+    hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
     return (
-        type(layer).__module__.split(".")[0] in ("torch", "holdfast")
-        and not isinstance(layer, torch.jit.ScriptModule)
+        type(layer).__module__.startswith(("torch.nn.", "holdfast."))
+        and not isinstance(layer, NEVER_TWICE_THE_SAME)
         and not (layer.training and isinstance(layer, DIFFERENT_IN_TRAINING))
-        and not layer._forward_hooks
-        and not layer._forward_pre_hooks
+        and not any(hooks)
     )
 
 
@@ -108,7 +123,12 @@ def _keeps_nothing(layer: nn.Module) -> bool:
 def _pool(ways: int, threads: int) -> ThreadPoolExecutor:
     """`ways` waiting threads, among which `threads` threads of PyTorch are divided."""
 
-    return ThreadPoolExecutor(ways, "holdfast", torch.set_num_threads, (threads // ways,))
+    return ThreadPoolExecutor(ways, WORKER, _settle, (threads // ways,))
+
+
+def _settle(threads: int) -> None:
+    torch.get_num_threads()  # the first question sets a new thread to the number of the process: ask before setting
+    torch.set_num_threads(threads)
 
 
 if hasattr(os, "register_at_fork"):  # a child has the pool without its threads

@@ -6,7 +6,7 @@ as it is computed, so that only one slice is held, and slices run side by side. 
 `backward` hands out the gradient that is known already.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
@@ -17,6 +17,7 @@ from holdfast.attribution.engine import images_per_pass
 from holdfast.errors import expected
 from holdfast.losses.base import Loss
 from holdfast.losses.scene import Scene
+from holdfast.models.double_backward import second_order
 from holdfast.side_by_side import map_chunks, may_share, slices
 from holdfast.types import Pair
 
@@ -33,7 +34,7 @@ def summed(loss: Loss, model: nn.Module, pair: Pair) -> tuple[Tensor, Parts]:
     total = len(pair.y)
     most = max(1, images_per_pass(pair.x) // loss.points)
     weights = [p for p in model.parameters() if p.requires_grad]
-    if not (torch.is_grad_enabled() and weights and may_share(model, pair.x)):
+    if not _can_be_cut(model, pair, weights):
         value, parts = _evaluate(loss, model, pair)
         return value.sum(), parts
 
@@ -42,18 +43,35 @@ def summed(loss: Loss, model: nn.Module, pair: Pair) -> tuple[Tensor, Parts]:
         value, seen = torch.zeros((), dtype=pair.x.dtype), []
         for part in slices(rows.stop - rows.start, most):
             some = slice(rows.start + part.start, rows.start + part.stop)
-            of_part, parts = _evaluate(loss, model, Pair(pair.x[some], pair.x_adv[some], pair.y[some]))
+            here = loss.for_rows(torch.arange(some.start, some.stop))
+            of_part, parts = _evaluate(here, model, Pair(pair.x[some], pair.x_adv[some], pair.y[some]))
             found = torch.autograd.grad(of_part.sum(), weights, allow_unused=True)
             gradients = [_plus(known, more) for known, more in zip(gradients, found, strict=True)]
             value = value + of_part.detach().sum()
             seen.append(parts)
         return value, gradients, seen
 
-    values, gradients, seen = zip(*map_chunks(model, pair.x, total, total, of_rows, points=loss.points), strict=True)
+    with second_order(loss.second_order):  # once for all threads: it is a setting of the process
+        found = map_chunks(model, pair.x, total, total, of_rows, points=loss.points)
+    values, gradients, seen = zip(*found, strict=True)
     every = [parts for some in seen for parts in some]
     known = [reduce(_plus, of_weight) for of_weight in zip(*gradients, strict=True)]
     result: Tensor = _Known.apply(torch.stack(values).sum(), known, *weights)  # type: ignore[no-untyped-call]
-    return result, {name: torch.cat([parts[name] for parts in every]) for name in every[0]}
+    return result, {
+        name: torch.cat([parts[name] for parts in every]) for name in every[0] if all(name in p for p in every)
+    }
+
+
+def _can_be_cut(model: nn.Module, pair: Pair, weights: Sequence[nn.Parameter]) -> bool:
+    """Whether slices give the same: independent examples, and nobody else who waits for a gradient or listens to it."""
+    return (
+        torch.is_grad_enabled()
+        and len(pair.y) > 0
+        and len(weights) > 0
+        and may_share(model, pair.x)
+        and not (pair.x.requires_grad or pair.x_adv.requires_grad)
+        and not any(weight._backward_hooks for weight in weights)
+    )
 
 
 def _evaluate(loss: Loss, model: nn.Module, pair: Pair) -> tuple[Tensor, Parts]:
@@ -74,7 +92,7 @@ def _accuracies(scene: Scene) -> dict[str, Tensor]:
 
 
 def _plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    return b if a is None else a if b is None else a.add_(b)
+    return b if a is None else a if b is None else a + b
 
 
 class _Known(torch.autograd.Function):

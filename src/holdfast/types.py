@@ -3,7 +3,7 @@
 B is the batch. Images are float, NCHW, pixels in [0, 1], on one device; `y` is int64 [B]; `keys` is int64 [B].
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -42,9 +42,17 @@ class Known(dict[Attribution, Value]):
 
     def recall(self, attribution: Attribution) -> Value | None:
         """What was remembered, or None."""
-        return self.get(attribution) if isinstance(attribution, Hashable) else None
+        return self.get(attribution) if _can_be_key(attribution) else None
 
     def remember(self, attribution: Attribution, value: Value) -> None:
         """Keep it, if the attribution can be found again."""
-        if isinstance(attribution, Hashable):
+        if _can_be_key(attribution):
             self[attribution] = value
+
+
+def _can_be_key(thing: object) -> bool:
+    try:
+        hash(thing)
+    except TypeError:
+        return False
+    return True

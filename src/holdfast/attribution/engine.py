@@ -66,7 +66,9 @@ def averaged_gradients(
             totals = [t + torch.einsum("j,jb...->b...", weights[js], g) for t, g in zip(totals, gradients, strict=True)]
         return totals, logits[-(rows.stop - rows.start) :]
 
-    slabs, ends = zip(*map_chunks(model, x, x.shape[0], limit, of_rows, points=len(weights)), strict=True)
+    with second_order(create_graph):  # once for all threads: it is a setting of the process
+        found = map_chunks(model, x, x.shape[0], limit, of_rows, points=len(weights))
+    slabs, ends = zip(*found, strict=True)
     return Averaged([torch.cat(parts) for parts in zip(*slabs, strict=True)], torch.cat(ends))
 
 
@@ -86,7 +88,7 @@ def _gradients(
 ) -> tuple[list[Tensor], Tensor]:
     """Gradients [points, examples, ...] of each target's score at each point, from one forward pass; its logits."""
     count = points.shape[0]
-    with torch.enable_grad(), second_order(create_graph):
+    with torch.enable_grad():
         flat = points.flatten(0, 1)
         if not (create_graph and flat.requires_grad):
             flat = flat.detach().requires_grad_()

@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from holdfast.jobs import Job
     from holdfast.tables import PaperTable
 
+MOST_SEEDS = 10
+"""Runs of so many seeds are looked for when the page of results is written."""
+
 
 def reproduce(
     table: Annotated[str, arg(metavar="TABLE")] = "",
@@ -54,6 +57,8 @@ def reproduce(
 
     from holdfast.errors import expected
     from holdfast.jobs import in_order_of_need
+    from holdfast.report import view_runs, write_page
+    from holdfast.results import read_run
     from holdfast.tables import TABLES
 
     console = Console()
@@ -75,6 +80,10 @@ def reproduce(
     for part in [*in_order_of_need(natural), *in_order_of_need([job for job in jobs if job not in natural])]:
         _run(part, workers, launcher, console)
     _print(wanted, jobs, out, console)
+    if tier == "cpu" and not options:  # the page shows all runs of the table, whichever were asked for now
+        done = [job for job in wanted.jobs(out, tier=tier, seeds=range(MOST_SEEDS)) if job.finished]
+        for path in write_page(view_runs([read_run(job.folder) for job in done]), out / "README.md", wanted.name):
+            console.print(f"wrote {path}", highlight=False, soft_wrap=True)
 
 
 def _list(out: Path, tier: str) -> "RichTable":
@@ -100,7 +109,7 @@ def _run(jobs: "list[Job]", workers: int, launcher: str, console: "Console") -> 
 
 
 def _print(table: "PaperTable", jobs: "list[Job]", out: Path, console: "Console") -> None:
-    from holdfast.report import view_runs, write_page, write_tables
+    from holdfast.report import view_runs, write_tables
     from holdfast.report.render import to_rich
     from holdfast.report.tables import quality_table, results_table
     from holdfast.report.view import datasets
@@ -109,5 +118,5 @@ def _print(table: "PaperTable", jobs: "list[Job]", out: Path, console: "Console"
     views = view_runs([read_run(job.folder) for job in jobs])
     for group in datasets(views).values():
         console.print(to_rich(quality_table(group) if table.quality else results_table(group)))
-    for path in (*write_tables(views, out / f"table-{table.name}"), *write_page(views, out / "README.md", table.name)):
+    for path in write_tables(views, out / f"table-{table.name}"):
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)

@@ -48,10 +48,9 @@ def write_page(views: Sequence[RunView], page: Path, name: str) -> list[Path]:
     A page without these two lines is left as it is.
     """
     begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
-    text = page.read_text() if page.is_file() else ""
-    if begin not in text or end not in text:
+    head, found, rest = (page.read_text(encoding="utf-8") if page.is_file() else "").partition(begin)
+    if not found or end not in rest:
         return []
-    head, rest = text.split(begin, 1)
     tables = "\n".join(to_markdown(table) for table in all_tables(views))
     write_text_atomic(page, f"{head}{begin}\n\n{tables}\n{end}{rest.split(end, 1)[1]}")
     return [page]
