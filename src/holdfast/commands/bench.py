@@ -32,11 +32,17 @@ def bench(quick: bool = False, rounds: int = 7, only: str = "", out: Path = Path
     from holdfast.bench import UnequalError, cases, peak_memory, shares, slopes, time_case
 
     console, count = Console(), 2 if quick else rounds
+
+    def keep(*found: Any) -> None:  # as soon as it is known: an interrupted run has measured something too
+        if not quick:
+            _append(out, list(found), peak_memory())
+
     chosen = [case for case in cases(quick=quick) if only.lower() in case.name.lower()]
     timings, unequal = [], []
     for case in track(chosen, "comparing", console=console, transient=True):
         try:
             timings.append(time_case(case, rounds=count))
+            keep(timings[-1])
         except UnequalError as error:  # the others are still worth knowing; the command fails at the end
             unequal.append(str(error))
     console.print(_timings(timings, quick))
@@ -46,8 +52,8 @@ def bench(quick: bool = False, rounds: int = 7, only: str = "", out: Path = Path
         console.print(_shares(found, quick), _slopes(grown))
         console.print(f"peak memory of this process: {peak_memory() / 2**20:,.0f} MiB", highlight=False)
         rest = [*found, *grown]
+        keep(*rest)
     if not quick:
-        _append(out, [*timings, *rest], peak_memory())
         console.print(f"appended {len(timings) + len(rest)} lines to {out}", highlight=False, soft_wrap=True)
     if unequal:
         raise UnequalError(" ".join(unequal))
