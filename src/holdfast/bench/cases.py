@@ -189,9 +189,9 @@ def _ifia_iteration(quick: bool) -> Iterator[Case]:
 
 
 def _fast_protocol(quick: bool) -> Iterator[Case]:
-    model, (x, _) = network(), images(2 if quick else 4)
+    model, (x, _) = network(), images(2 if quick else 8)
     y = model(x).argmax(1)
-    steps, points = (2, 10) if quick else (60, 100)
+    steps, points = (2, 10) if quick else (40, 100)
     shared: dict[str, Any] = {"eps": EPS, "step_size": 0.01, "steps": steps, "k": 200, "ig_steps": points}
     fast, full = ifia(**shared, search_points=1 if quick else FAST_POINTS), ifia(**shared)
     yield Case(
