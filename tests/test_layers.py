@@ -10,7 +10,8 @@ SOURCE = Path(__file__).parents[1] / "src"
 # Low to high. Modules of one row do not import each other. A package (`holdfast.data`) stands for its __init__.
 LAYERS = (
     "errors",
-    "types ops rng meter files seals ranks",
+    "types ops rng meter files seals pools",
+    "ranks",
     "checks balls metrics",
     "results.files results.bootstrap results.provenance",
     "results.lines results.panels",

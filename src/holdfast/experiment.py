@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.config import Network, RunConfig, complete, config_from_file, config_text, differences
+from holdfast.config import Network, RunConfig, complete, config_from_file, config_text, differences, run_name
 from holdfast.data import Dataset, Loader
 from holdfast.data import load as load_dataset
 from holdfast.errors import DataError, InputError, expected
@@ -166,7 +166,7 @@ def start_of(config: RunConfig, out: Path) -> Path | None:
     init = config.train.init
     if init is None:
         return None
-    beside = out.parent / (init if config.seed == 0 else f"{init}-seed{config.seed}")
+    beside = out.parent / run_name(init, config.seed)
     found = next((path for path in (Path(init), beside) if path.is_file() or (path / WEIGHTS).exists()), None)
     if found is None:
         fix = f"train that network first, with --out {beside}, or start afresh with --train.init none"

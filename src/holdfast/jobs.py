@@ -63,14 +63,14 @@ class Job:
 
     def start(self) -> "Job | None":
         """The run of another preset that this one goes on from, if it does; trained only."""
-        from holdfast.config import preset_names
+        from holdfast.config import preset_names, run_name
 
         dataset, _, method = self.preset.partition("/")
         init, tier = self.config().train.init, method.partition(":")[2]
         preset = f"{dataset}/{init}:{tier}"
         if init is None or preset not in preset_names():
             return None
-        folder = self.folder.parent / (init if self.seed == 0 else f"{init}-seed{self.seed}")
+        folder = self.folder.parent / run_name(init, self.seed)
         changes = tuple((key, value) for key, value in self.changes if key != "train.init")
         return Job(preset=preset, folder=folder, seed=self.seed, changes=changes, measured=False)
 

@@ -11,9 +11,7 @@ the signs of the others. The pairs in the wrong order are counted by halving a p
 memory is kept for the next array.
 """
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,6 +19,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from holdfast.pools import lasting_pool
 
 Whole: TypeAlias = NDArray[Any]  # int32 or int64
 Flags: TypeAlias = NDArray[np.bool_]
@@ -79,7 +79,7 @@ def _some_rows_at_a_time(products: Callable[[_Pair], tuple[Whole, ...]], a: Tens
     if workers == 1 or len(parts) == 1:
         found = [_of_rows(products, *part) for part in parts]
     else:
-        found = list(_pool(workers).map(lambda part: _of_rows(products, *part), parts))
+        found = list(lasting_pool("holdfast-ranks", workers).map(lambda part: _of_rows(products, *part), parts))
     return Products(*map(torch.cat, zip(*found, strict=True)))
 
 
@@ -264,16 +264,6 @@ def _without_common_zeros(x: Whole, y: Whole) -> tuple[Whole, Whole, int]:
         few.append(np.zeros((batch, most), dtype=keys.dtype))
         few[-1].reshape(-1)[goal] = keys.take(source)
     return few[0], few[1], entries - most
-
-
-@cache
-def _pool(workers: int) -> ThreadPoolExecutor:
-    """Threads that stay: new ones would fetch fresh memory from the system each time, a third of the time of a call."""
-    return ThreadPoolExecutor(workers, "holdfast-ranks")
-
-
-if hasattr(os, "register_at_fork"):  # a child has the pool without its threads
-    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 @cache

@@ -8,12 +8,10 @@ A network that keeps something between two lines of its `forward` must not run t
 made of PyTorch's and our own layers are known not to; all others work chunk after chunk, as do those on a GPU.
 """
 
-import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from contextlib import ExitStack
-from functools import cache
 from typing import TypeVar
 
 import torch
@@ -22,6 +20,7 @@ from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from holdfast.meter import metered, spend
+from holdfast.pools import lasting_pool
 from holdfast.types import Model
 
 Result = TypeVar("Result")
@@ -70,7 +69,7 @@ def map_chunks(
             meter = stack.enter_context(metered())
             return work(part), meter.passes
 
-    pool = _pool(ways, threads)
+    pool = lasting_pool(WORKER, ways, _settle, threads // ways)
     futures = [pool.submit(alone, part) for part in parts]
     try:
         found = [future.result() for future in futures]
@@ -119,17 +118,6 @@ def _keeps_nothing(layer: nn.Module) -> bool:
     )
 
 
-@cache
-def _pool(ways: int, threads: int) -> ThreadPoolExecutor:
-    """`ways` waiting threads, among which `threads` threads of PyTorch are divided."""
-
-    return ThreadPoolExecutor(ways, WORKER, _settle, (threads // ways,))
-
-
 def _settle(threads: int) -> None:
     torch.get_num_threads()  # the first question sets a new thread to the number of the process: ask before setting
     torch.set_num_threads(threads)
-
-
-if hasattr(os, "register_at_fork"):  # a child has the pool without its threads
-    os.register_at_fork(after_in_child=_pool.cache_clear)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.config import preset_names
+from holdfast.config import preset_names, run_name
 from holdfast.errors import InputError, expected
 from holdfast.jobs import Job
 
@@ -64,7 +64,7 @@ class PaperTable:
             options |= {"quality": True}
             if method != "natural":
                 options["natural"] = folder_of(out, tier, dataset) / "natural"
-        folder = folder_of(out, tier, dataset) / (method if seed == 0 else f"{method}-seed{seed}")
+        folder = folder_of(out, tier, dataset) / run_name(method, seed)
         return Job(preset=f"{dataset}/{method}:{tier}", folder=folder, seed=seed, options=options)
 
 

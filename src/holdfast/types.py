@@ -49,6 +49,10 @@ class Known(dict[Attribution, Value]):
         if _can_be_key(attribution):
             self[attribution] = value
 
+    def at(self: "Known[Tensor]", rows: Tensor) -> "Known[Tensor]":
+        """The same of some of the examples."""
+        return Known({attribution: value[rows] for attribution, value in self.items()})
+
 
 def _can_be_key(thing: object) -> bool:
     try:

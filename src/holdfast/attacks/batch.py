@@ -41,7 +41,7 @@ class Batch:
             label=None if self.label is None else self.label[alive],
             clean=select(self.clean, alive),
             judge_clean=None if self.judge_clean is None else select(self.judge_clean, alive),
-            maps=Known({attribution: known[alive] for attribution, known in self.maps.items()}),
+            maps=self.maps.at(alive),
         )
 
 

@@ -154,7 +154,7 @@ class PGD:
             return result
         return replace(self, loss=self.loss.for_rows(rows))._search_rows(
             model,
-            Batch(rows, x[rows], y[rows], keys[rows], None, {}, None, Known({a: m[rows] for a, m in maps.items()})),
+            Batch(rows, x[rows], y[rows], keys[rows], None, {}, None, maps.at(rows)),
             result,
         )
 

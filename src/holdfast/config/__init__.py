@@ -4,7 +4,7 @@ from holdfast.config.files import config_from_file, config_text, make_config
 from holdfast.config.merge import differences, merge
 from holdfast.config.methods import complete
 from holdfast.config.overrides import Override, apply_overrides, split_overrides
-from holdfast.config.presets import TIERS, find_preset, load_preset, preset_names, preset_values
+from holdfast.config.presets import TIERS, find_preset, load_preset, preset_names, preset_values, run_name
 from holdfast.config.schema import (
     Data,
     EnsembleProtocol,
@@ -42,5 +42,6 @@ __all__ = [
     "merge",
     "preset_names",
     "preset_values",
+    "run_name",
     "split_overrides",
 ]

@@ -28,6 +28,15 @@ TIERS = {
 DATASETS = ("digits", "mnist", "fashion-mnist", "gtsrb", "flower17", "gtsrb-wrn", "flower17-wrn")
 
 
+def run_name(method: str, seed: int) -> str:
+    """The folder of a method's run among those of its dataset.
+
+    >>> run_name("erar", 0), run_name("erar", 1)
+    ('erar', 'erar-seed1')
+    """
+    return method if seed == 0 else f"{method}-seed{seed}"
+
+
 def preset_names() -> tuple[str, ...]:
     """Every preset with its tier, dataset by dataset.
 

@@ -2,13 +2,10 @@
 
 from collections.abc import Sequence
 
-from holdfast.report.tables import METRIC_COLUMNS, Cell, Column, Table, ordered
+from holdfast.report.tables import ATTACK, COUNT, METHOD, METRIC_COLUMNS, Cell, Column, Table, ordered
 from holdfast.report.view import RunView, decisive_attack
 from holdfast.results import paired_difference
 
-_METHOD = Column(key="method", title="Method", unit="text")
-_ATTACK = Column(key="attack", title="Attack", unit="text")
-_N = Column(key="n", title="n", unit="count")
 OURS = "erar_plus"
 PAPER_PASSES = {"mnist": 90_000 * 50 * (40 * 10 * 4 + 500), "fashion-mnist": 100_000 * 32 * (20 * 10 * 4 + 500)}
 """Example-passes of ERAR with the paper's settings: steps x batch x (search + the outer terms)."""
@@ -29,7 +26,7 @@ def means_table(views: Sequence[RunView]) -> Table:
         for view in views
         for attack in ordered(view.attacks)
     ]
-    columns = (_METHOD, _ATTACK, _N, *METRIC_COLUMNS.values())
+    columns = (METHOD, ATTACK, COUNT, *METRIC_COLUMNS.values())
     note = "Mean [95 % interval]; a failed attack counts as 1."
     return Table(name=f"means-{_dataset(views)}", title="Means", columns=columns, rows=tuple(rows), notes=(note,))
 
@@ -69,7 +66,7 @@ def paired_table(views: Sequence[RunView]) -> Table:
 def costs_table(views: Sequence[RunView]) -> Table:
     """What training cost, with the runs it started from."""
     columns = (
-        _METHOD,
+        METHOD,
         Column(key="seed", title="Seed", unit="text"),
         Column(key="example_passes", title="Example-passes", unit="count"),
         Column(key="fraction", title="Of the paper's ERAR", unit="text"),

@@ -53,12 +53,10 @@ _SHARES = {
     "natural_accuracy": Column(key="natural_accuracy", title="Nat. acc.", unit="percent"),
     "pgd_accuracy": Column(key="pgd_accuracy", title="PGD acc.", unit="percent"),
 }
-_FIRST = (
-    Column(key="method", title="Method", unit="text"),
-    Column(key="preset", title="Preset", unit="text"),
-    Column(key="attack", title="Attack", unit="text"),
-    Column(key="n", title="n", unit="count"),
-)
+METHOD = Column(key="method", title="Method", unit="text")
+ATTACK = Column(key="attack", title="Attack", unit="text")
+COUNT = Column(key="n", title="n", unit="count")
+_FIRST = (METHOD, Column(key="preset", title="Preset", unit="text"), ATTACK, COUNT)
 _FAILED = Column(key="failed_share", title="Failed", unit="percent")
 CONVENTION_TITLES = {"failure_is_1": "counts as 1", "dropped": "dropped", "worst": "counts as worst"}
 
@@ -91,7 +89,7 @@ def results_table(views: Sequence[RunView], comparisons: Mapping[str, Comparison
 def conventions_table(views: Sequence[RunView]) -> Table:
     """Top-k and Kendall when a failed attack counts as 1, is dropped, or counts as the worst value seen."""
     pairs = [(metric, name) for metric in ("top_k", "kendall") for name in CONVENTION_TITLES]
-    columns = (_FIRST[0], _FIRST[2], *(_convention_column(metric, name) for metric, name in pairs))
+    columns = (METHOD, ATTACK, *(_convention_column(metric, name) for metric, name in pairs))
     rows = [
         (Cell(value=view.label), Cell(value=attack.name), *(_under(attack, name, metric) for metric, name in pairs))
         for view in views
@@ -106,7 +104,7 @@ def conventions_table(views: Sequence[RunView]) -> Table:
 def exclusions_table(views: Sequence[RunView]) -> Table:
     """What became of every example: a count for each outcome, and in the notes what the outcomes mean."""
     outcomes = [Column(key=name, title=OUTCOME_TITLES[name], unit="count") for name in OUTCOMES]
-    columns = (_FIRST[0], _FIRST[2], Column(key="rows", title="Examples", unit="count"), *outcomes)
+    columns = (METHOD, ATTACK, Column(key="rows", title="Examples", unit="count"), *outcomes)
     rows = []
     for view in views:
         for attack in ordered(view.attacks):
@@ -133,7 +131,7 @@ def _unmeasured(views: Sequence[RunView]) -> list[str]:
 def quality_table(views: Sequence[RunView]) -> Table:
     """Quality of the maps, so that a constant map cannot win; empty if no run has measured it."""
     keys = dict.fromkeys(key for view in views for key in view.quality)
-    columns = (_FIRST[0], *(Column(key=key, title=_quality_title(key), unit="number") for key in keys))
+    columns = (METHOD, *(Column(key=key, title=_quality_title(key), unit="number") for key in keys))
     rows = [
         (Cell(value=view.label), *(_stat_cell(view.quality.get(key, Stat()), paper=_paper(view, key)) for key in keys))
         for view in views
