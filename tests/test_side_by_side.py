@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
+from holdfast import side_by_side
 from holdfast.losses import CrossEntropy, IGNorm
 from holdfast.meter import metered, spend
 from holdfast.recipes import ifia
@@ -17,7 +18,8 @@ from holdfast.side_by_side import map_chunks
 
 
 @pytest.fixture(params=(2, 3))
-def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    monkeypatch.setattr(side_by_side, "WORTH_A_THREAD", 2**14)  # a hundred small images are shared out
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
     yield request.param

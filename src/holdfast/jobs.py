@@ -88,11 +88,9 @@ class Job:
         if not file.exists():
             return
         was, now = complete(config_from_file(file)), complete(self.config())
-        changed = [
-            part
-            for part in ("preset", "seed", "method", "train", "evaluate")
-            if getattr(was, part) != getattr(now, part)
-        ]
+        # a run that others only start from is not measured here, so how it would be measured is of no account
+        parts = ("preset", "seed", "method", "train", *(("evaluate",) if self.measured else ()))
+        changed = [part for part in parts if getattr(was, part) != getattr(now, part)]
         if changed:
             got = f"a run with another {', '.join(changed)}"
             raise expected(f"a run of {self.preset} as asked for in {self.folder}", got=got, fix="use another --out")

@@ -28,8 +28,8 @@ Result = TypeVar("Result")
 MOST = 4
 """Chunks at the same time; the threads of a larger machine are divided among them."""
 
-WORTH_A_THREAD = 2**14
-"""Entries of the input in one chunk; with less, handing it over costs more than is won."""
+WORTH_A_THREAD = 2**16
+"""Entries of the input in one chunk; with less, one chunk on all threads is done earlier."""
 
 WORKER = "holdfast-chunk"
 """What the names of our threads begin with."""

@@ -212,6 +212,28 @@ class _Put(_Indexed):
         return _apply(_Pick, dx, index, ctx.size), None, None
 
 
+class _Pool(torch.autograd.Function):
+    """x -> (maxima of windows that do not overlap, their places [B, C, Q]); `_Pick` whose places x itself decides."""
+
+    @staticmethod
+    def forward(x: Tensor, window: tuple[int, int], stride: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        last = x.contiguous(memory_format=torch.channels_last)
+        maxima, index = F.max_pool2d(last, window, stride, return_indices=True)
+        return maxima.contiguous(), index.flatten(2)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.shape = inputs[0].shape
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(output[1])
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+        (index,) = ctx.saved_tensors
+        places = ctx.shape[2] * ctx.shape[3]
+        return _apply(_Put, dy.flatten(2), index.contiguous(), places).reshape(ctx.shape), None, None
+
+
 def _lean_conv2d(
     weights: bool,
     x: Tensor,
@@ -251,13 +273,8 @@ def _lean_max_pool2d(
     plain = _two(padding) == (0, 0) and _two(dilation) == (1, 1) and not ceil_mode and not return_indices
     if not (apart and plain and x.device.type == "cpu" and x.dim() == 4 and x.is_floating_point()):
         return None
-    with torch.no_grad():
-        last = x.detach().contiguous(memory_format=torch.channels_last)
-        values, index = F.max_pool2d(last, window, _two(stride or kernel_size), return_indices=True)
-    if not (torch.is_grad_enabled() and x.requires_grad):
-        return values.contiguous()
-    picked: Tensor = _apply(_Pick, x.flatten(2), index.contiguous().flatten(2), x.shape[2] * x.shape[3])
-    return picked.reshape(index.shape)
+    maxima, _ = _Pool.apply(x, window, _two(stride or kernel_size))  # type: ignore[no-untyped-call]
+    return maxima  # type: ignore[no-any-return]
 
 
 def _two(value: Any) -> tuple[int, int]:
