@@ -12,7 +12,7 @@ memory is kept for the next array.
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -71,15 +71,10 @@ class _Pair(NamedTuple):
 
 
 def _some_rows_at_a_time(products: Callable[[_Pair], tuple[Whole, ...]], a: Tensor, b: Tensor) -> Products:
-    """Parts of the batch, side by side where torch may use several threads: NumPy lets go of the interpreter."""
+    """Part after part of the batch."""
     _keep_freed_memory()
-    workers = torch.get_num_threads() if a.numel() >= WORTH_A_THREAD else 1
-    rows = max(1, min(AT_A_TIME // max(1, a.shape[1]), -(-a.shape[0] // workers)))
-    parts = list(zip(a.split(rows), b.split(rows), strict=True))
-    if workers == 1 or len(parts) == 1:
-        found = [_of_rows(products, *part) for part in parts]
-    else:
-        found = list(lasting_pool("holdfast-ranks", workers).map(lambda part: _of_rows(products, *part), parts))
+    rows = max(1, AT_A_TIME // max(1, a.shape[1]))
+    found = [_of_rows(products, *part) for part in zip(a.split(rows), b.split(rows), strict=True)]
     return Products(*map(torch.cat, zip(*found, strict=True)))
 
 
@@ -95,7 +90,7 @@ def _sign_products(pair: _Pair) -> tuple[Whole, ...]:
     x, y, dropped, by_x, by_y = pair
     entries = x.shape[1]
     pairs = entries * (entries - 1) // 2
-    tied_x, tied_y, tied_both = _tied_pairs(by_x.first), _tied_pairs(by_y.first), _order_ties(by_x, by_y.first)
+    tied_x, tied_y, tied_both = _tied_pairs(by_x.first), _tied_pairs(by_y.first), _order_ties(by_x, by_y)
     discordant = count_inversions(by_x.order - entries * np.arange(len(x))[:, None])
     kept = pairs - tied_x - tied_y + tied_both - 2 * discordant, pairs - tied_x, pairs - tied_y
     if not dropped:
@@ -149,12 +144,21 @@ def count_inversions(places: Whole) -> Whole:
     for halving in range(halvings):  # group g belongs to row g % batch
         size //= 2
         low = groups < size
-        low_at, high_at = np.flatnonzero(low), np.flatnonzero(~low)
+        halves = np.empty((2, groups.size // 2), dtype=groups.dtype)
+        low_at, _ = _at_once(low.size, partial(_pick, groups, low, halves[0]), partial(_pick, groups, ~low, halves[1]))
         low_goal = 2 * size * np.arange(len(groups)) * size + size * (size - 1) // 2
         total += (low_at.reshape(-1, size).sum(1) - low_goal).reshape(1 << halving, batch).sum(0)
-        groups = np.concatenate([groups.take(low_at), groups.take(high_at) - size]).reshape(-1, size)
+        halves[1] -= size
+        groups = halves.reshape(-1, size)
     total += _compare_all_pairs(groups.astype(np.uint8).T).reshape(1 << halvings, batch).sum(0)
     return total
+
+
+def _pick(values: Whole, chosen: Flags, out: Whole) -> Whole:
+    """The chosen values into `out`; where they stood, in the flattened array."""
+    places = np.flatnonzero(chosen)
+    values.take(places, out=out, mode="clip")  # nothing to clip: the mode that needs no second buffer
+    return places
 
 
 def _compare_all_pairs(columns: NDArray[np.uint8]) -> Whole:
@@ -213,30 +217,39 @@ def _sort_32_bits(keys: Whole) -> tuple[Whole, Whole]:
     packed = keys.astype(np.int64)
     packed <<= 32
     packed |= np.arange(keys.size).reshape(keys.shape)
-    packed.sort(axis=1)
+    half = len(packed) // 2
+    _at_once(packed.size, partial(packed[:half].sort, axis=1), partial(packed[half:].sort, axis=1))
     order = packed & LOW_32
     packed >>= 32
     return packed, order
 
 
-def _order_ties(by_x: _Sorted, y_first: Flags) -> Whole:
+def _order_ties(by_x: _Sorted, by_y: _Sorted) -> Whole:
     """Exchange the places in y among equals of y, so that they increase with x; pairs of each row that tie in both."""
-    tied = ~y_first
+    tied = ~by_y.first
     tied[:, :-1] |= tied[:, 1:]
-    y_places = np.flatnonzero(tied)
-    group = np.empty(tied.size, dtype=np.int64)
-    group[y_places] = np.cumsum(y_first.take(y_places))
-    x_places = np.flatnonzero(tied.take(by_x.order))
-    packed = group.take(by_x.order.take(x_places))
-    packed <<= 32
-    packed |= x_places
-    packed.sort()
-    x_places = packed & LOW_32
-    by_x.order.reshape(-1)[x_places] = y_places
-    first = y_first.take(y_places)
+    # Zeros are one group a row and mostly nearly all there is: theirs are in order as they stand.
+    zero = tied & (by_y.values == 0)
+    y_zeros, x_zeros = np.flatnonzero(zero), np.flatnonzero(zero.take(by_x.order))
+    tied ^= zero
+    y_others = np.flatnonzero(tied)
+    x_others = _sorted_by_group(np.flatnonzero(tied.take(by_x.order)), y_others, by_x.order, by_y.first)
+    y_places, x_places = np.concatenate([y_zeros, y_others]), np.concatenate([x_zeros, x_others])
+    np.put(by_x.order, x_places, y_places)
+    first = by_y.first.take(y_places)
     value = by_x.values.take(x_places)
     first[1:] |= value[1:] != value[:-1]
     return _tied_pairs(first, y_places, tied.shape)
+
+
+def _sorted_by_group(x_places: Whole, y_places: Whole, order: Whole, y_first: Flags) -> Whole:
+    """Places in x of entries that tie in y, those of one group after those of another, each in order of x."""
+    group = np.cumsum(y_first.take(y_places))
+    packed: Whole = group.take(np.searchsorted(y_places, order.take(x_places)))
+    packed <<= 32
+    packed |= x_places
+    packed.sort()
+    return packed & LOW_32
 
 
 def _tied_pairs(first: Flags, places: Whole | None = None, shape: tuple[int, ...] | None = None) -> Whole:
@@ -254,16 +267,26 @@ def _without_common_zeros(x: Whole, y: Whole) -> tuple[Whole, Whole, int]:
     """Both without as many entries that are zero in both as every row can spare, and that number."""
     batch, entries = x.shape
     kept = (x != 0) | (y != 0)
-    count = kept.sum(1)
+    count = kept.sum(1, keepdims=True)
     most = int(count.max(initial=1))
     if 8 * most > 7 * entries:  # picking costs more than it saves
         return x, y, 0
-    source, goal = np.flatnonzero(kept), np.flatnonzero(np.arange(most) < count[:, None])
-    few = []
-    for keys in (x, y):
-        few.append(np.zeros((batch, most), dtype=keys.dtype))
-        few[-1].reshape(-1)[goal] = keys.take(source)
-    return few[0], few[1], entries - most
+    zeros = np.cumsum(~kept, axis=1, dtype=np.int32)
+    kept |= zeros <= most - count  # a row with fewer others keeps its first zeros
+    source = np.flatnonzero(kept).reshape(batch, most)
+    return x.take(source), y.take(source), entries - most
+
+
+def _at_once(entries: int, first: Callable[[], Any], second: Callable[[], Any]) -> tuple[Any, Any]:
+    """The results of both, at the same time where torch may use two threads: NumPy lets go of the interpreter.
+
+    Only long calls are shared out. Whole batches in threads of their own would pass the interpreter to and fro
+    between hundreds of short calls, and wait for it longer than they compute.
+    """
+    if torch.get_num_threads() == 1 or entries < WORTH_A_THREAD:
+        return first(), second()
+    other = lasting_pool("holdfast-ranks", 1).submit(second)
+    return first(), other.result()
 
 
 @cache
