@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast.models.lean import lean
+from holdfast.models.lean import Line, lean, lean_on
 from holdfast.models.modes import frozen
 
 
@@ -55,6 +55,41 @@ def test_gradients_of_gradients_pass_gradcheck(channels: int) -> None:
     with lean():
         assert torch.autograd.gradcheck(lambda x, w: F.conv2d(x, w, padding=1), (x, w))
         assert torch.autograd.gradgradcheck(lambda x, w: F.conv2d(x, w, padding=1), (x, w))
+
+
+def along_a_line(start: Tensor, way: Tensor, w: Tensor, b: Tensor, *, lean_way: bool) -> list[Tensor]:
+    """The same of a convolution of all points of a line, in start, way, weight and bias."""
+    leaves = [t.clone().requires_grad_() for t in (start, way, w, b)]
+    line = Line(leaves[0], leaves[1], torch.tensor([0.25, 0.5, 1.0], dtype=start.dtype))
+    images = line.points().flatten(0, 1)
+    with lean_on(images, line=line if lean_way else None):
+        y = F.conv2d(images, leaves[2], leaves[3], padding=1)
+    first = torch.autograd.grad(y.pow(3).sum(), leaves, create_graph=True)
+    second = torch.autograd.grad(sum(g.pow(2).sum() for g in first), leaves)
+    return [y.detach(), *(g.detach() for g in first), *second]
+
+
+@pytest.mark.parametrize("channels", [1, 5])
+def test_points_of_a_line_are_convolved_together(channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = torch.Generator().manual_seed(0)
+    shapes = ((2, channels, 5, 5), (2, channels, 5, 5), (3, channels, 3, 3), (3,))
+    leaves = [torch.randn(shape, generator=make, dtype=torch.float64) for shape in shapes]
+    one_by_one = along_a_line(*leaves, lean_way=False)
+    sizes = []
+    convolve = hf.models.lean._convolve
+    monkeypatch.setattr(hf.models.lean, "_convolve", lambda x, *rest: sizes.append(len(x)) or convolve(x, *rest))
+    for ours, theirs in zip(along_a_line(*leaves, lean_way=True), one_by_one, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+    assert set(sizes) == {2}  # never the six points
+
+
+def test_only_the_images_themselves_are_taken_for_points_of_the_line() -> None:
+    x, w = torch.rand(2, 1, 5, 5), torch.rand(3, 1, 3, 3)
+    line = Line(x, x, torch.tensor([0.5, 1.0]))
+    images = line.points().flatten(0, 1)
+    with lean_on(images, line=line):
+        found = F.conv2d(images * 2, w)
+    torch.testing.assert_close(found, F.conv2d(images * 2, w))
 
 
 @settings(max_examples=30, deadline=None)

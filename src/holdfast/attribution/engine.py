@@ -17,14 +17,14 @@ from torch import Tensor
 from holdfast.errors import expected
 from holdfast.meter import spend
 from holdfast.models.double_backward import second_order
-from holdfast.models.lean import lean_on
+from holdfast.models.lean import Line, lean_on
 from holdfast.side_by_side import map_chunks, slices
 from holdfast.types import Model, Score
 
 Target = tuple[Score, Tensor]
 """A score and the labels [B] it is asked for; several targets share one forward pass."""
 
-Place = Callable[[slice, slice], Tensor]
+Place = Callable[[slice, slice], Tensor | Line]
 """`(examples, points) -> [points, examples, C, H, W]`: where the gradients are taken."""
 
 PIXELS_PER_PASS = 2**17
@@ -62,8 +62,10 @@ def averaged_gradients(
         there = [(score, y[rows]) for score, y in targets]
         totals = [torch.zeros_like(x[rows]) for _ in targets]
         for js in slices(len(weights), max(1, limit // (rows.stop - rows.start))):
-            gradients, logits = _gradients(model, place(rows, js), there, create_graph)
-            totals = [t + torch.einsum("j,jb...->b...", weights[js], g) for t, g in zip(totals, gradients, strict=True)]
+            with torch.set_grad_enabled(create_graph):
+                points = place(rows, js)
+            gradients, logits = _gradients(model, points, there, weights[js], create_graph)
+            totals = [t + g for t, g in zip(totals, gradients, strict=True)]
         return totals, logits[-(rows.stop - rows.start) :]
 
     with second_order(create_graph):  # once for all threads: it is a setting of the process
@@ -84,30 +86,37 @@ def check_chunk(chunk: int | None) -> None:
 
 
 def _gradients(
-    model: Model, points: Tensor, targets: Sequence[Target], create_graph: bool
+    model: Model, points: Tensor | Line, targets: Sequence[Target], weights: Tensor, create_graph: bool
 ) -> tuple[list[Tensor], Tensor]:
-    """Gradients [points, examples, ...] of each target's score at each point, from one forward pass; its logits."""
-    count = points.shape[0]
+    """Weighted sums over the points of the gradients of each target's score, from one forward pass; its logits.
+
+    All points of an example are moved by one shift, zero: the gradient in the shift is the sum of those at the points.
+    """
     with torch.enable_grad():
-        flat = points.flatten(0, 1)
-        if not (create_graph and flat.requires_grad):
-            flat = flat.detach().requires_grad_()
-        with lean_on(flat, weights=create_graph):
+        line = None
+        if isinstance(points, Line):
+            shift = torch.zeros_like(points.start).requires_grad_()
+            line = points.shifted(shift)
+            flat = line.points().flatten(0, 1)
+        else:
+            shift = torch.zeros_like(points[0]).requires_grad_()
+            flat = (points + shift).flatten(0, 1)
+        with lean_on(flat, weights=create_graph, line=line):
             logits = check_logits(model(flat), flat)
         # differentiated again: back through every gradient, but only once through the forward pass they share
         spend(flat.shape[0], (1 + len(targets)) * (2 if create_graph else 1))
-        scores = [score(logits, y.repeat(count)).sum() for score, y in targets]
+        share = weights.repeat_interleave(shift.shape[0])
+        scores = [(share * score(logits, y.repeat(len(weights)))).sum() for score, y in targets]
         gradients = [
-            _gradient(s, flat, create_graph, keep=create_graph or i + 1 < len(scores)).unflatten(0, (count, -1))
-            for i, s in enumerate(scores)
+            _gradient(s, shift, create_graph, keep=create_graph or i + 1 < len(scores)) for i, s in enumerate(scores)
         ]
         return gradients, logits if create_graph else logits.detach()
 
 
-def _gradient(score: Tensor, points: Tensor, create_graph: bool, keep: bool) -> Tensor:
+def _gradient(score: Tensor, shift: Tensor, create_graph: bool, keep: bool) -> Tensor:
     found = None
     if score.requires_grad:
-        (found,) = torch.autograd.grad(score, points, create_graph=create_graph, retain_graph=keep, allow_unused=True)
+        (found,) = torch.autograd.grad(score, shift, create_graph=create_graph, retain_graph=keep, allow_unused=True)
     if found is None:
         fix = "a layer detaches its input; holdfast.double_backward_audit(model, x) names it"
         raise expected("a score that depends differentiably on the image", got="no gradient", fix=fix)

@@ -16,6 +16,7 @@ from holdfast.attribution.engine import Target, averaged_gradients, check_chunk,
 from holdfast.attribution.quadrature import RULES, inverse_moment, nodes
 from holdfast.attribution.scores import true_logit
 from holdfast.errors import expected
+from holdfast.models.lean import Line
 from holdfast.models.scale import is_scale_invariant, scale_invariant_images
 from holdfast.ops import flatten
 from holdfast.side_by_side import slices
@@ -77,12 +78,11 @@ class IntegratedGradients:
         t, weights = nodes(self.rule, self.steps, end)
         origin = self.start(end) if start is None else start
         way = end - origin
-        t_column = t.reshape(-1, *([1] * end.dim()))
         found = averaged_gradients(
             model,
             end,
             targets,
-            place=lambda rows, js: origin[rows] + t_column[js] * way[rows],
+            place=lambda rows, js: Line(origin[rows], way[rows], t[js]),
             weights=weights,
             create_graph=create_graph,
             chunk=self.chunk,
