@@ -1,14 +1,16 @@
 """Means, paired differences, costs, and the page they go into."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from holdfast.report import RunView, write_page
-from holdfast.report.more_tables import costs_table, means_table, paired_table
+from holdfast.report.more_tables import checks_table, costs_table, means_table, paired_table
 from holdfast.report.render import plain_cell, to_markdown
 from holdfast.report.view import datasets
+from holdfast.results import read_run
 
 
 @pytest.fixture
@@ -43,6 +45,18 @@ def test_costs_are_compared_with_the_papers(group: tuple[RunView, ...]) -> None:
         assert row[2].value == view.example_passes
         if view.dataset == "mnist":
             assert str(row[3].value).startswith("1/")
+
+
+def test_checks_are_those_of_the_file(group: tuple[RunView, ...]) -> None:
+    assert not checks_table(group).rows
+    folder = group[1].run.folder
+    (folder / "checks.json").write_text('{"autoattack": {"n": 100, "pgd": 0.9, "autoattack": 0.87}}')
+    fresh = replace(group[1], run=read_run(folder))
+    table = checks_table([group[0], fresh])
+    ((method, *cells),) = table.rows
+    assert method.value == fresh.label
+    assert [cell.value for cell in cells] == [100, 0.9, 0.87, None, None, None, None, None]
+    assert "| 90.0 % | 87.0 % |" in to_markdown(table)
 
 
 def test_the_page_gets_the_tables_between_its_marks(views: tuple[RunView, ...], tmp_path: Path) -> None:

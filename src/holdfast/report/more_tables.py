@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from holdfast.report.document import Document
 from holdfast.report.tables import ATTACK, COUNT, METHOD, METRIC_COLUMNS, Cell, Column, Table, ordered
 from holdfast.report.view import RunView, decisive_attack
 from holdfast.results import paired_difference
@@ -9,6 +10,19 @@ from holdfast.results import paired_difference
 OURS = "erar_plus"
 PAPER_PASSES = {"mnist": 90_000 * 50 * (40 * 10 * 4 + 500), "fashion-mnist": 100_000 * 32 * (20 * 10 * 4 + 500)}
 """Example-passes of ERAR with the paper's settings: steps x batch x (search + the outer terms)."""
+
+
+CHECKS = (
+    Column(key="autoattack.n", title="Images", unit="count"),
+    Column(key="autoattack.pgd", title="PGD", unit="percent"),
+    Column(key="autoattack.autoattack", title="AutoAttack", unit="percent"),
+    Column(key="full.n", title="Images", unit="count"),
+    Column(key="full.top_k_measured", title="Top-k", unit="percent"),
+    Column(key="full.top_k", title="with 100 points", unit="percent"),
+    Column(key="full.kendall_measured", title="Kendall", unit="number"),
+    Column(key="full.kendall", title="with 100 points", unit="number"),
+)
+"""What benchmarks/checks.py writes, as check.value."""
 
 
 def means_table(views: Sequence[RunView]) -> Table:
@@ -91,6 +105,27 @@ def costs_table(views: Sequence[RunView]) -> Table:
     note = "With the runs it started from. Wall time, often with another run beside it; one thread unless said."
     name = f"costs-{_dataset(views)}"
     return Table(name=name, title="Cost of training", columns=columns, rows=tuple(rows), notes=(note,))
+
+
+def checks_table(views: Sequence[RunView]) -> Table:
+    """The measurement measured: a stronger attack on the prediction, all points of the path in the attack on maps."""
+    rows = []
+    for view in views:
+        checks = Document(view.run.checks, f"{view.run.name}/checks.json")
+        keys = [column.key.split(".") for column in CHECKS]
+        if view.run.checks:
+            rows.append((Cell(value=view.label), *(Cell(value=checks.part(name).number(key)) for name, key in keys)))
+    return Table(
+        name=f"checks-{_dataset(views)}",
+        title="Checks",
+        columns=(METHOD, *CHECKS),
+        rows=tuple(rows),
+        notes=(
+            "Accuracy under the run's own PGD and under the ART toolbox's AutoAttack, on the same images.",
+            "Medians under the reference attack on the same images: as measured, and with 100 points of the path in "
+            "every iteration.",
+        ),
+    )
 
 
 def _hardware(view: RunView) -> str:

@@ -6,14 +6,14 @@ from pathlib import Path
 from holdfast.report.compare import compare
 from holdfast.report.figures import draw_figures, safe_name, save_figure
 from holdfast.report.html import report_html
-from holdfast.report.more_tables import costs_table, means_table, paired_table
+from holdfast.report.more_tables import checks_table, costs_table, means_table, paired_table
 from holdfast.report.render import to_csv, to_latex, to_markdown
 from holdfast.report.tables import Table, conventions_table, exclusions_table, quality_table, results_table
 from holdfast.report.view import RunView, datasets
 from holdfast.report.vote import vote_pages
 from holdfast.results.files import write_text_atomic
 
-_MORE = (means_table, paired_table, costs_table)
+_MORE = (means_table, paired_table, checks_table, costs_table)
 _FORMATS = {"md": to_markdown, "tex": to_latex, "csv": to_csv}
 
 
@@ -62,7 +62,7 @@ def write_figures(views: Sequence[RunView], folder: Path) -> list[Path]:
 
 
 def all_tables(views: Sequence[RunView]) -> list[Table]:
-    """Results, means, differences and costs of each dataset, then conventions, exclusions and quality of all."""
+    """Results, means, differences, checks, costs of each dataset, then conventions, exclusions and quality of all."""
     groups = datasets(views).values()
     by_dataset = [
         table for group in groups for table in (results_table(group, compare(group)), *(make(group) for make in _MORE))

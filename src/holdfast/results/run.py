@@ -59,6 +59,11 @@ class Run:
         """The summary, None while the evaluation is not finished."""
         return read_json(path) if (path := self.folder / "summary.json").exists() else None
 
+    @cached_property
+    def checks(self) -> dict[str, Any]:
+        """What benchmarks/checks.py found about the measurement itself, by the name of the check."""
+        return read_json(path) if (path := self.folder / "checks.json").exists() else {}
+
     def rows_of(self, attack: str) -> tuple[ExampleRow, ...]:
         """The rows of one attack."""
         return tuple(row for row in self.examples.rows if row.attack == attack)
