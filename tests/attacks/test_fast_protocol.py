@@ -25,8 +25,14 @@ def test_no_map_is_computed_twice(points: int) -> None:
 
 
 def test_only_the_verdict_costs_full_maps() -> None:
-    # clean and final map 4 p; with q midpoints: clean map for mask and for judge 4 q, step 4 q, judge 2 q
-    assert attacked(ig_steps=30, search_points=2)[-1] == 4 * 30 + 10 * 2 + 3
+    # clean and final map 4 p; with q midpoints: clean map, for mask and judge, 2 q, step 4 q, judge 2 q
+    assert attacked(ig_steps=30, search_points=2)[-1] == 4 * 30 + 8 * 2 + 3
+
+
+@pytest.mark.parametrize("ball", [{"eps": 0.1, "ball": hf.L2(1.0)}, {"eps": None}])
+def test_one_ball_and_no_more(ball: dict[str, object]) -> None:
+    with pytest.raises(hf.InputError, match="either eps"):
+        hf.recipes.ifia(**SETTINGS | ball)
 
 
 @pytest.mark.parametrize("settings", [{"search_points": 2}, {}, {"steps": 4}])

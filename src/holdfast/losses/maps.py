@@ -38,8 +38,13 @@ def map_of(
 
 def _clean_map(model: Model, pair: Pair, attribution: Attribution, *, graph: bool = False) -> Tensor:
     """The map of the clean image, computed only if it has to be differentiated or nobody knows it yet."""
-    known = None if graph else pair.maps.recall(attribution)
-    return map_of(model, pair.x, pair.y, attribution, graph=graph) if known is None else known
+    if graph:
+        return map_of(model, pair.x, pair.y, attribution, graph=True)
+    known = pair.maps.recall(attribution)
+    if known is None:
+        known = map_of(model, pair.x, pair.y, attribution)
+        pair.maps.remember(attribution, known)
+    return known
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -73,7 +73,7 @@ _KINDS: Mapping[str, Kind] = {
 
 def ifia(
     *,
-    eps: float,
+    eps: float | None = None,
     step_size: float,
     steps: int,
     k: int,
@@ -113,7 +113,7 @@ def ifia(
         shared["target"] = target
     search = PGD(
         _KINDS[kind](k, **shared),
-        ball=ball or Linf(eps),
+        ball=_ball(eps, ball),
         steps=steps,
         step_size=step_size,
         random_start=random_start,
