@@ -232,6 +232,12 @@ def test_complete_writes_the_defaults_down() -> None:
     assert complete(config) == config
 
 
+@pytest.mark.parametrize("depth", [60, 500, 100_000])
+def test_lists_in_lists_are_refused_and_not_followed_to_the_end_of_the_stack(depth: int) -> None:
+    with pytest.raises(InputError, match=r"train\.steps"):
+        make_config("digits/natural", overrides=[("train.steps", "[" * depth + "]" * depth)])
+
+
 def test_overrides_leave_the_values_alone() -> None:
     before = load_preset("digits/erar").plain()
     apply_overrides(before, [("train.steps", "1"), ("train.schedule.kind", "constant"), ("data", "none")])

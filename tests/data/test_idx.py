@@ -49,6 +49,12 @@ def test_huge_sizes_are_refused_before_allocating() -> None:
         read_idx(header + b"abc", dims=3)
 
 
+def test_no_images_of_a_huge_size_are_refused() -> None:
+    # no byte is promised, none is missing, and yet no array can have this shape
+    with pytest.raises(DataError, match="which has none"):
+        read_idx(struct.pack(">BBBB3I", 0, 0, 8, 3, 0, 2**32 - 1, 2**32 - 1), dims=3)
+
+
 def test_wrong_number_of_dimensions() -> None:
     with pytest.raises(DataError, match="starting with 00000803, found 00000801"):
         read_idx(idx_bytes(np.zeros(3, np.uint8)), dims=3)

@@ -3,6 +3,7 @@
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.fuzz.material import LONG
@@ -43,7 +44,7 @@ atheris.Fuzz()
 
 
 @pytest.mark.parametrize("door", ["idx", "image", "table"])
-def test_parsers(door: str) -> None:
-    command = [sys.executable, "-c", SCRIPT, door, "-runs=20000", "-rss_limit_mb=2048", "-timeout=20", "-max_len=400"]
-    done = subprocess.run(command, capture_output=True, text=True)
+def test_parsers(door: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SCRIPT, door, "-runs=200000", "-rss_limit_mb=2048", "-timeout=20", "-max_len=400"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -33,6 +33,10 @@ def split_overrides(words: Sequence[str]) -> tuple[list[str], list[Override]]:
     return rest, overrides
 
 
+MOST_LISTS = 50
+"""Opening brackets in one value; a reader of lists in lists in lists runs out of stack."""
+
+
 def apply_overrides(values: Mapping[str, Any], overrides: Sequence[Override]) -> dict[str, Any]:
     """`values` with the overrides on top; `none` takes a key out, and `batch-size` is `batch_size`.
 
@@ -77,7 +81,7 @@ def _literal(text: str) -> Any:
 
 
 def _toml(text: str) -> Any:
-    """A TOML list; a ValueError for anything else."""
-    if not text.startswith("["):
+    """A TOML list; a ValueError for anything else, and for lists in lists that no setting is made of."""
+    if not text.startswith("[") or text.count("[") > MOST_LISTS:
         raise ValueError(text)
     return tomllib.loads(f"value = {text}")["value"]

@@ -27,6 +27,8 @@ def read_idx(data: bytes, *, dims: int) -> NDArray[np.uint8]:
     if len(data) < start:
         raise DataError(f"expected an IDX header of {start} bytes, found {len(data)}; the file is cut off.")
     shape = struct.unpack(f">{dims}I", data[4:start])
+    if 0 in shape:  # the other sizes could be anything, also more than an array can have
+        raise DataError(f"expected an IDX file with entries, found the shape {shape}, which has none.")
     if len(data) - start != math.prod(shape):
         raise DataError(f"expected {math.prod(shape)} bytes for IDX shape {shape}, found {len(data) - start}.")
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
