@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from holdfast.report.tables import (
     Table,
     conventions_table,
     exclusions_table,
+    ordered,
     quality_table,
     results_table,
 )
@@ -104,6 +106,13 @@ def test_methods_come_in_the_order_of_the_papers(views: tuple[RunView, ...], dem
     assert [view.label for view in views] == ["natural", "madry", "ig_sum_norm", "erar", "erar_plus"]
     again = view_runs([read_run(folder) for folder in reversed(demo)])
     assert [view.label for view in again] == [view.label for view in views]
+
+
+def test_attacks_come_in_one_order_whichever_was_measured_first(views: tuple[RunView, ...]) -> None:
+    attacks = next(view.attacks for view in views if "ifia-topk" in view.attacks)
+    some = next(iter(attacks.values()))
+    measured = {name: replace(some, name=name) for name in ("random", "other", "ifia-ensemble", "ifia-topk")}
+    assert [attack.name for attack in ordered(measured)] == ["ifia-topk", "ifia-ensemble", "other", "random"]
 
 
 def test_comparison_with_natural_in_words(views: tuple[RunView, ...], tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from holdfast.report.compare import Comparison
 from holdfast.report.paper_values import paper_value
-from holdfast.report.view import CONTROL, AttackView, RunView, Stat
+from holdfast.report.view import CONTROL, HEADLINES, AttackView, RunView, Stat
 from holdfast.results import OUTCOMES
 from holdfast.results.bootstrap import Interval
 from holdfast.results.summary import REASONS
@@ -145,8 +145,9 @@ def _quality_title(key: str) -> str:
 
 
 def ordered(attacks: Mapping[str, AttackView]) -> list[AttackView]:
-    """Attacks in the order of the summary, the random control last."""
-    return sorted(attacks.values(), key=lambda attack: attack.name == CONTROL)
+    """The paper's attack, the ensemble, others in the order of the summary, and the random control last."""
+    places = {name: place for place, name in enumerate(HEADLINES)} | {CONTROL: len(HEADLINES) + 1}
+    return sorted(attacks.values(), key=lambda attack: places.get(attack.name, len(HEADLINES)))
 
 
 def _result_row(

@@ -13,7 +13,7 @@ CONTROL = "random"
 
 _METHODS = ("natural", "madry", "ig-norm", "rar", "ig-sum-norm", "art", "igr", "erar")
 STRONGEST = "ifia-ensemble"
-_HEADLINES = ("ifia-topk", STRONGEST)
+HEADLINES = ("ifia-topk", STRONGEST)
 _UNKNOWN = "not recorded"
 
 
@@ -105,7 +105,7 @@ def decisive_attack(views: Sequence[RunView]) -> str:
 def headline_attack(views: Sequence[RunView]) -> str:
     """The attack the paper reports if it is there, else the first that is not the random control, else ""."""
     found = dict.fromkeys(name for view in views for name in view.attacks)
-    ordered = [*(name for name in _HEADLINES if name in found), *(name for name in found if name != CONTROL)]
+    ordered = [*(name for name in HEADLINES if name in found), *(name for name in found if name != CONTROL)]
     return ordered[0] if ordered else ""
 
 
