@@ -64,6 +64,10 @@ def test_results_of_other_settings_are_never_shown_as_asked_for(tmp_path: Path) 
     ):
         with pytest.raises(hf.InputError, match="another"):
             run_local([other], workers=1)
+    measured_otherwise = replace(job, changes=(*job.changes, ("evaluate.ifia.steps", "3")))
+    with pytest.raises(hf.InputError, match="another evaluate"):
+        measured_otherwise.check()
+    replace(measured_otherwise, measured=False).check()  # others only start from it
 
 
 def small_job(preset: str, folder: Path) -> Job:
