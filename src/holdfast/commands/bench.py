@@ -16,7 +16,7 @@ def bench(quick: bool = False, rounds: int = 7, only: str = "", out: Path = Path
     matrix-product rate that the innermost loops reach, how cost grows, and the peak of memory; appends JSON lines with
     versions and hardware. Needs the peers: pip install 'holdfast[dev]'.
 
-        holdfast bench                 about ten minutes
+        holdfast bench                 twelve to fifteen minutes
         holdfast bench --only Kendall  the comparisons whose name contains a word
         holdfast bench --quick         seconds; shows that everything runs, its figures mean nothing
 

@@ -11,6 +11,9 @@ from holdfast.config.schema import RunConfig
 Override = tuple[str, str]
 """Full name of a key and the text of its value."""
 
+MOST_LISTS = 50
+"""Opening brackets in one value; a reader of lists in lists in lists runs out of stack."""
+
 
 def split_overrides(words: Sequence[str]) -> tuple[list[str], list[Override]]:
     """The words of a command line without `--section.key value`, and those overrides; a key without value is true.
@@ -31,10 +34,6 @@ def split_overrides(words: Sequence[str]) -> tuple[list[str], list[Override]]:
             value = waiting.pop(0) if waiting and not waiting[0].startswith("--") else "true"
         overrides.append((name.removeprefix("--"), value))
     return rest, overrides
-
-
-MOST_LISTS = 50
-"""Opening brackets in one value; a reader of lists in lists in lists runs out of stack."""
 
 
 def apply_overrides(values: Mapping[str, Any], overrides: Sequence[Override]) -> dict[str, Any]:

@@ -110,10 +110,10 @@ def costs_table(views: Sequence[RunView]) -> Table:
 def checks_table(views: Sequence[RunView]) -> Table:
     """The measurement measured: a stronger attack on the prediction, all points of the path in the attack on maps."""
     rows = []
+    keys = [column.key.split(".") for column in CHECKS]
     for view in views:
-        checks = Document(view.run.checks, f"{view.run.name}/checks.json")
-        keys = [column.key.split(".") for column in CHECKS]
         if view.run.checks:
+            checks = Document(view.run.checks, f"{view.run.name}/checks.json")
             rows.append((Cell(value=view.label), *(Cell(value=checks.part(name).number(key)) for name, key in keys)))
     return Table(
         name=f"checks-{_dataset(views)}",
