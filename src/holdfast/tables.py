@@ -10,7 +10,7 @@ from holdfast.errors import InputError, expected
 from holdfast.jobs import Job
 
 MAIN = ("natural", "madry", "ig_norm", "ig_sum_norm", "erar", "erar_plus")
-OURS = ("igr", "erar_plus-quiet")  # not in the paper: a relative of it, and the first half of erar_plus
+OURS = ("igr",)  # not in the paper: a relative of its regularizers
 WIDE = ("natural", "madry", "art", "erar")
 GREY_AND_FLOWER = ("mnist", "fashion-mnist", "flower17")
 

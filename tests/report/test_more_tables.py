@@ -5,12 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.report.runs import write_run
 
-from holdfast.report import RunView, write_page
+from holdfast.report import RunView, view_runs, write_page
+from holdfast.report.compare import differences_of
 from holdfast.report.more_tables import checks_table, costs_table, means_table, paired_table
 from holdfast.report.render import plain_cell, to_markdown
 from holdfast.report.view import datasets
-from holdfast.results import read_run
+from holdfast.results import Rows, read_run
 
 
 @pytest.fixture
@@ -30,13 +32,33 @@ def test_means_are_those_of_the_rows(group: tuple[RunView, ...]) -> None:
 
 def test_our_run_is_compared_with_every_other(group: tuple[RunView, ...]) -> None:
     table = paired_table(group)
-    assert [row[0].value for row in table.rows] == [view.label for view in group if view.method != "erar_plus"]
-    assert table.title.startswith("erar_plus less each other")
-    assert paired_table(group[:2]).title.startswith(f"{group[1].label} less each other")
+    assert [row[1].value for row in table.rows] == [view.label for view in group if view.method != "erar_plus"]
+    assert {row[0].value for row in table.rows} == {"erar_plus"}
+    assert {row[0].value for row in paired_table(group[:2]).rows} == {group[1].label}
     natural = table.rows[0]
-    assert natural[2].ci95 is not None
-    assert natural[2].ci95[0] > 0  # made up so that erar_plus is far better
-    assert plain_cell(natural[2], table.columns[2]).startswith("+")
+    assert natural[3].ci95 is not None
+    assert natural[3].ci95[0] > 0  # made up so that erar_plus is far better
+    assert plain_cell(natural[3], table.columns[3]).startswith("+")
+
+
+def test_a_run_is_compared_with_ours_of_its_own_seed(tmp_path: Path) -> None:
+    made = [("natural", 0), ("madry", 0), ("madry", 1), ("erar_plus", 0), ("erar_plus", 1)]
+    runs = [write_run(tmp_path / f"{method}{seed}", method=method, seed=seed, log=False) for method, seed in made]
+    table = paired_table(view_runs([read_run(run) for run in runs]))
+    assert [(row[0].value, row[1].value) for row in table.rows] == [
+        ("erar_plus · seed 0", "natural"),
+        ("erar_plus · seed 0", "madry · seed 0"),
+        ("erar_plus · seed 1", "madry · seed 1"),
+    ]
+
+
+def test_runs_measured_on_other_images_are_not_compared(group: tuple[RunView, ...]) -> None:
+    base, ours = group[0], group[-1]
+    attack = next(iter(ours.attacks))
+    assert differences_of(base, ours, attack)
+    elsewhere = read_run(base.run.folder)
+    vars(elsewhere)["examples"] = Rows(rows=tuple(replace(row, id=row.id + 100_000) for row in base.run.examples.rows))
+    assert not differences_of(replace(base, run=elsewhere), ours, attack)
 
 
 def test_costs_are_compared_with_the_papers(group: tuple[RunView, ...]) -> None:

@@ -7,6 +7,8 @@ from holdfast.report.view import RunView, decisive_attack
 from holdfast.results import Bootstrap, Difference, paired_difference
 
 COMPARED = ("top_k", "kendall")
+ENOUGH = 0.5
+"""Share of the images that two runs must have in common; runs of two seeds are measured on other images."""
 _BASES = ("natural", "standard")
 
 
@@ -37,16 +39,24 @@ def compare(views: Sequence[RunView], *, bootstrap: Bootstrap | None = None) -> 
     base, attack = pick_base(views), decisive_attack(views)
     if base is None or not attack:
         return {}
-    base_rows = base.run.rows_of(attack)
     found = {}
     for view in views:
-        rows = view.run.rows_of(attack)
-        if view is base or not rows or not base_rows:
-            continue
-        differences = {name: paired_difference(base_rows, rows, name, bootstrap=bootstrap) for name in COMPARED}
-        if differences[COMPARED[0]].n:
+        differences = {} if view is base else differences_of(base, view, attack, bootstrap=bootstrap)
+        if differences:
             found[view.label] = Comparison(run=view, base=base, attack=attack, differences=differences)
     return found
+
+
+def differences_of(
+    base: RunView, view: RunView, attack: str, *, bootstrap: Bootstrap | None = None
+) -> dict[str, Difference]:
+    """Metric -> how the run differs from the base; empty unless they share enough images that both get right."""
+    before, after = base.run.rows_of(attack), view.run.rows_of(attack)
+    shared = {row.id for row in before} & {row.id for row in after}
+    if not shared or len(shared) < ENOUGH * min(len(before), len(after)):
+        return {}
+    found = {name: paired_difference(before, after, name, bootstrap=bootstrap) for name in COMPARED}
+    return found if found[COMPARED[0]].n else {}
 
 
 def _phrase(name: str, difference: Difference) -> str:
