@@ -9,10 +9,10 @@ from tests.report.runs import write_run
 
 from holdfast.report import RunView, view_runs, write_page
 from holdfast.report.compare import differences_of
-from holdfast.report.more_tables import checks_table, costs_table, means_table, paired_table
+from holdfast.report.more_tables import checks_table, costs_table, means_table, paired_table, worst_table
 from holdfast.report.render import plain_cell, to_markdown
 from holdfast.report.view import datasets
-from holdfast.results import Rows, read_run
+from holdfast.results import read_run
 
 
 @pytest.fixture
@@ -53,12 +53,33 @@ def test_a_run_is_compared_with_ours_of_its_own_seed(tmp_path: Path) -> None:
 
 
 def test_runs_measured_on_other_images_are_not_compared(group: tuple[RunView, ...]) -> None:
-    base, ours = group[0], group[-1]
-    attack = next(iter(ours.attacks))
-    assert differences_of(base, ours, attack)
-    elsewhere = read_run(base.run.folder)
-    vars(elsewhere)["examples"] = Rows(rows=tuple(replace(row, id=row.id + 100_000) for row in base.run.examples.rows))
-    assert not differences_of(replace(base, run=elsewhere), ours, attack)
+    before, after = (view.run.rows_of("ifia-topk") for view in (group[0], group[-1]))
+    assert differences_of(before, after)
+    assert not differences_of([replace(row, id=row.id + 100_000) for row in before], after)
+
+
+def test_the_worst_of_all_attacks_is_that_of_the_rows(tmp_path: Path) -> None:
+    attacks = ("ifia-topk", "ifia-ensemble", "random")
+    runs = [
+        read_run(write_run(tmp_path / method, method=method, attacks=attacks, log=False))
+        for method in ("natural", "erar_plus")
+    ]
+    natural, ours = worst_table(view_runs(runs)).rows
+    worst: dict[int, float] = {}
+    for row in runs[0].examples.rows:
+        if row.attack != "random" and row.outcome != "misclassified":
+            worst[row.id] = min(worst.get(row.id, 1.0), 1.0 if row.top_k is None else row.top_k)
+    assert natural[1].value == len(worst)
+    assert natural[2].value == pytest.approx(np.median(list(worst.values())))
+    gain = natural[-2]
+    assert gain.ci95 is not None
+    assert gain.ci95[0] > 0  # made up so that erar_plus is far better
+    assert ours[-2].value is None
+
+
+def test_one_attack_has_no_worst(group: tuple[RunView, ...]) -> None:
+    assert {name for view in group for name in view.attacks} == {"ifia-topk", "random"}
+    assert not worst_table(group).rows
 
 
 def test_costs_are_compared_with_the_papers(group: tuple[RunView, ...]) -> None:

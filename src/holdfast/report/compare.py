@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.report.view import RunView, decisive_attack
-from holdfast.results import Bootstrap, Difference, paired_difference
+from holdfast.results import Bootstrap, Difference, ExampleRow, paired_difference
 
 COMPARED = ("top_k", "kendall")
 ENOUGH = 0.5
@@ -41,17 +41,17 @@ def compare(views: Sequence[RunView], *, bootstrap: Bootstrap | None = None) -> 
         return {}
     found = {}
     for view in views:
-        differences = {} if view is base else differences_of(base, view, attack, bootstrap=bootstrap)
+        rows = () if view is base else view.run.rows_of(attack)
+        differences = differences_of(base.run.rows_of(attack), rows, bootstrap=bootstrap)
         if differences:
             found[view.label] = Comparison(run=view, base=base, attack=attack, differences=differences)
     return found
 
 
 def differences_of(
-    base: RunView, view: RunView, attack: str, *, bootstrap: Bootstrap | None = None
+    before: Sequence[ExampleRow], after: Sequence[ExampleRow], *, bootstrap: Bootstrap | None = None
 ) -> dict[str, Difference]:
-    """Metric -> how the run differs from the base; empty unless they share enough images that both get right."""
-    before, after = base.run.rows_of(attack), view.run.rows_of(attack)
+    """Metric -> `after` less `before`, of one attack each; empty unless they share enough images."""
     shared = {row.id for row in before} & {row.id for row in after}
     if not shared or len(shared) < ENOUGH * min(len(before), len(after)):
         return {}

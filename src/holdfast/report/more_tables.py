@@ -1,11 +1,12 @@
 """Tables beside the paper's: means, differences between runs on the same images, and what training cost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from holdfast.report.compare import differences_of
 from holdfast.report.document import Document
 from holdfast.report.tables import ATTACK, COUNT, METHOD, METRIC_COLUMNS, Cell, Column, Table, ordered
-from holdfast.report.view import RunView, decisive_attack
+from holdfast.report.view import CONTROL, RunView, decisive_attack
+from holdfast.results import Difference, describe, metric_values, worst_rows
 
 OURS = "erar_plus"
 PAPER_PASSES = {"mnist": 90_000 * 50 * (40 * 10 * 4 + 500), "fashion-mnist": 100_000 * 32 * (20 * 10 * 4 + 500)}
@@ -26,10 +27,13 @@ CHECKS = (
 
 
 PAIRED = (
-    Column(key="less", title="less", unit="text"),
     Column(key="pairs", title="Pairs", unit="count"),
     Column(key="top_k_difference", title="Top-k (points)", unit="points"),
     Column(key="kendall_difference", title="Kendall", unit="number"),
+)
+OURS_LESS = (
+    Column(key="top_k_ours_less", title=f"{OURS} less it: Top-k (points)", unit="points"),
+    Column(key="kendall_ours_less", title="Kendall", unit="number"),
 )
 
 
@@ -54,29 +58,54 @@ def means_table(views: Sequence[RunView]) -> Table:
 
 
 def paired_table(views: Sequence[RunView]) -> Table:
-    """Our own method against every other on the images they share, under the strongest attack all have been through.
-
-    Every run meets ours of the same seed, or the first if there is none. Without a run of ours, the last run takes its
-    place.
-    """
+    """Our own method against every other on the images they share, under the strongest attack all have been through."""
     attack = decisive_attack(views)
-    measured = [view for view in views if attack and view.run.rows_of(attack)]
-    ours = [view for view in measured if view.method == OURS] or measured[-1:]
+    rows_of = {view.label: view.run.rows_of(attack) for view in views if attack}
     rows = []
-    for view in measured:
-        our = next((one for one in ours if one.seed == view.seed), ours[0])
-        found = {} if view in ours else differences_of(view, our, attack)
+    for view, our in _pairs([view for view in views if rows_of.get(view.label)]):
+        found = differences_of(rows_of[view.label], rows_of[our.label])
         if found:
-            cells = [Cell(value=d.mean, ci95=d.mean_ci95) for d in found.values()]
-            rows.append((Cell(value=our.label), Cell(value=view.label), Cell(value=found["top_k"].n), *cells))
+            pairs = Cell(value=found["top_k"].n)
+            rows.append((Cell(value=our.label), Cell(value=view.label), pairs, *_cells(found)))
     return Table(
         name=f"paired-{_dataset(views)}",
         title=f"One run less another, under {attack}",
-        columns=(METHOD, *PAIRED),
+        columns=(METHOD, Column(key="less", title="less", unit="text"), *PAIRED),
         rows=tuple(rows),
         notes=(
             "Mean difference [95 % interval] over the same images; an interval without zero is no chance.",
             "Runs of different seeds are measured on other images, so a run is compared with one of its own seed.",
+        ),
+    )
+
+
+def worst_table(views: Sequence[RunView]) -> Table:
+    """The worst of all attacks for each image: no attack of a table can hide what another one found."""
+    attacks = sorted({name for view in views for name in view.attacks} - {CONTROL})
+    worst = {view.label: worst_rows(view.run.examples.rows, attacks) for view in views}
+    measured = [view for view in views if worst[view.label] and len(attacks) > 1]
+    ours = {view.label: our for view, our in _pairs(measured)}
+    rows = []
+    for view in measured:
+        stats = [describe(metric_values(worst[view.label], metric)[1]) for metric in METRIC_COLUMNS]
+        our = ours.get(view.label)
+        found = differences_of(worst[view.label], worst[our.label]) if our else {}
+        rows.append(
+            (
+                Cell(value=view.label),
+                Cell(value=stats[0]["n"]),
+                *(Cell(value=stat["median"], ci95=stat["ci95"], n=stat["n"]) for stat in stats),
+                *(_cells(found) if found else (Cell(), Cell())),
+            )
+        )
+    return Table(
+        name=f"worst-{_dataset(views)}",
+        title="Worst of all attacks",
+        columns=(METHOD, COUNT, *METRIC_COLUMNS.values(), *OURS_LESS),
+        rows=tuple(rows),
+        notes=(
+            f"For each image and metric the worst of {', '.join(attacks)}. Median [95 % interval].",
+            f"{OURS} less it: mean difference over the same images, seed by seed.",
         ),
     )
 
@@ -130,6 +159,17 @@ def checks_table(views: Sequence[RunView]) -> Table:
             "every iteration.",
         ),
     )
+
+
+def _pairs(views: Sequence[RunView]) -> list[tuple[RunView, RunView]]:
+    """Every run that is not ours with ours of the same seed, or the first of ours; without ours, with the last run."""
+    ours = [view for view in views if view.method == OURS] or list(views[-1:])
+    others = [view for view in views if view not in ours]
+    return [(view, next((our for our in ours if our.seed == view.seed), ours[0])) for view in others]
+
+
+def _cells(found: Mapping[str, Difference]) -> list[Cell]:
+    return [Cell(value=difference.mean, ci95=difference.mean_ci95) for difference in found.values()]
 
 
 def _hardware(view: RunView) -> str:

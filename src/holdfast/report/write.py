@@ -6,14 +6,14 @@ from pathlib import Path
 from holdfast.report.compare import compare
 from holdfast.report.figures import draw_figures, safe_name, save_figure
 from holdfast.report.html import report_html
-from holdfast.report.more_tables import checks_table, costs_table, means_table, paired_table
+from holdfast.report.more_tables import checks_table, costs_table, means_table, paired_table, worst_table
 from holdfast.report.render import to_csv, to_latex, to_markdown
 from holdfast.report.tables import Table, conventions_table, exclusions_table, quality_table, results_table
 from holdfast.report.view import RunView, datasets
 from holdfast.report.vote import vote_pages
 from holdfast.results.files import write_text_atomic
 
-_MORE = (means_table, paired_table, checks_table, costs_table)
+_MORE = (means_table, paired_table, worst_table, checks_table, costs_table)
 _FORMATS = {"md": to_markdown, "tex": to_latex, "csv": to_csv}
 
 

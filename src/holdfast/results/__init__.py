@@ -10,6 +10,7 @@ from holdfast.results.provenance import collect_provenance, finish
 from holdfast.results.run import Run, find_runs, is_run, read_run
 from holdfast.results.summary import Facts, describe, summarise, summarise_attack
 from holdfast.results.training_log import Log, append_log, read_log
+from holdfast.results.worst import worst_rows
 
 __all__ = [
     "COLUMNS",
@@ -41,6 +42,7 @@ __all__ = [
     "summarise",
     "summarise_attack",
     "wilson",
+    "worst_rows",
     "write_json_atomic",
     "write_panels",
     "write_text_atomic",
