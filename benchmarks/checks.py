@@ -29,7 +29,7 @@ from holdfast.data import Dataset
 from holdfast.experiment import load, load_data
 from holdfast.models import Classifier
 from holdfast.process import keep_memory
-from holdfast.results import collect_provenance, read_json, read_run, write_json_atomic
+from holdfast.results import collect_provenance, finish, read_json, read_run, write_json_atomic
 
 FULL_POINTS = 100
 REFERENCE = "ifia-topk"
@@ -47,15 +47,15 @@ def main() -> None:
         model, data = load(run), load_data(config, "test")
         for name, count, check in (("autoattack", asked.images, autoattack), ("full", asked.full, full_protocol)):
             if count:
-                keep(run, name, check, model, data, config, count)
+                origin = collect_provenance(seeds=[config.seed], threads=torch.get_num_threads())
+                keep(run, name, origin, check, model, data, config, count)
 
 
-def keep(run: Path, name: str, check: Callable[..., dict[str, Any]], *given: Any) -> None:
+def keep(run: Path, name: str, origin: dict[str, Any], check: Callable[..., dict[str, Any]], *given: Any) -> None:
     """Do a check and put what it found, with time and machine, beside the checks that are there."""
     start = time.perf_counter()
     found = check(run, *given)
-    found |= {"seconds": round(time.perf_counter() - start, 1)}
-    found |= {"provenance": collect_provenance(threads=torch.get_num_threads())}
+    found |= {"seconds": round(time.perf_counter() - start, 1), "provenance": finish(origin)}
     file = run / "checks.json"
     write_json_atomic(file, (read_json(file) if file.exists() else {}) | {name: found})
     print(run, name, {key: value for key, value in found.items() if key != "provenance"}, flush=True)
