@@ -16,7 +16,7 @@ LAYERS = (
     "results.files results.bootstrap results.provenance",
     "results.lines results.panels",
     "results.examples results.training_log",
-    "results.conventions results.run",
+    "results.conventions results.run results.worst",
     "results.summary results.difference",
     "results",
     "config.values config.merge config.toml config.problems",
