@@ -47,14 +47,21 @@ def main() -> None:
         model, data = load(run), load_data(config, "test")
         for name, count, check in (("autoattack", asked.images, autoattack), ("full", asked.full, full_protocol)):
             if count:
-                origin = collect_provenance(seeds=[config.seed], threads=torch.get_num_threads())
-                keep(run, name, origin, check, model, data, config, count)
+                keep(run, name, check, model, data, config, count)
 
 
-def keep(run: Path, name: str, origin: dict[str, Any], check: Callable[..., dict[str, Any]], *given: Any) -> None:
+def keep(
+    run: Path,
+    name: str,
+    check: Callable[[Path, Classifier, Dataset, RunConfig, int], dict[str, Any]],
+    model: Classifier,
+    data: Dataset,
+    config: RunConfig,
+    count: int,
+) -> None:
     """Do a check and put what it found, with time and machine, beside the checks that are there."""
-    start = time.perf_counter()
-    found = check(run, *given)
+    origin, start = collect_provenance(seeds=[config.seed], threads=torch.get_num_threads()), time.perf_counter()
+    found = check(run, model, data, config, count)
     found |= {"seconds": round(time.perf_counter() - start, 1), "provenance": finish(origin)}
     file = run / "checks.json"
     write_json_atomic(file, (read_json(file) if file.exists() else {}) | {name: found})

@@ -56,6 +56,8 @@ def test_runs_measured_on_other_images_are_not_compared(group: tuple[RunView, ..
     before, after = (view.run.rows_of("ifia-topk") for view in (group[0], group[-1]))
     assert differences_of(before, after)
     assert not differences_of([replace(row, id=row.id + 100_000) for row in before], after)
+    few = [row if row.id < 10 else replace(row, id=row.id + 100_000) for row in before]  # chance shares some images
+    assert not differences_of(few, after)
 
 
 def test_the_worst_of_all_attacks_is_that_of_the_rows(tmp_path: Path) -> None:
@@ -75,6 +77,13 @@ def test_the_worst_of_all_attacks_is_that_of_the_rows(tmp_path: Path) -> None:
     assert gain.ci95 is not None
     assert gain.ci95[0] > 0  # made up so that erar_plus is far better
     assert ours[-2].value is None
+
+
+def test_the_worst_table_names_the_run_it_compares_with(tmp_path: Path) -> None:
+    attacks = ("ifia-topk", "ifia-ensemble")
+    folders = [write_run(tmp_path / m, method=m, attacks=attacks, log=False) for m in ("natural", "madry")]
+    table = worst_table(view_runs([read_run(folder) for folder in folders]))
+    assert table.columns[-2].title == "madry less it: Top-k (points)"
 
 
 def test_one_attack_has_no_worst(group: tuple[RunView, ...]) -> None:

@@ -47,9 +47,11 @@ def metric_values(
 
 def _stand_in(attacked: list[float], metric: str, convention: Convention) -> float | None:
     """The value of a failed attack, None to leave it out."""
-    distance = metric in DISTANCES
     if convention == "failure_is_1":
-        return 0.0 if distance else 1.0
-    if convention == "worst" and attacked:
-        return max(attacked) if distance else min(attacked)
-    return None
+        return 0.0 if metric in DISTANCES else 1.0
+    return worst_value(attacked, metric) if convention == "worst" else None
+
+
+def worst_value(values: Sequence[float], metric: str) -> float | None:
+    """The largest distance or the smallest similarity, None without values."""
+    return max(values, default=None) if metric in DISTANCES else min(values, default=None)

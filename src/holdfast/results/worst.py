@@ -4,10 +4,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
+from holdfast.results.conventions import worst_value
 from holdfast.results.examples import METRICS, ExampleRow
-
-DISTANCES = ("center_shift",)
-"""Metrics of which the largest value is the worst."""
 
 
 def worst_rows(rows: Sequence[ExampleRow], attacks: Collection[str]) -> tuple[ExampleRow, ...]:
@@ -30,5 +28,5 @@ def _worst(group: Sequence[ExampleRow]) -> ExampleRow:
     found: dict[str, Any] = {}
     for metric in METRICS:
         values = [value for row in moved if (value := getattr(row, metric)) is not None]
-        found[metric] = (max if metric in DISTANCES else min)(values, default=None)
+        found[metric] = worst_value(values, metric)
     return replace((moved or group)[0], attack=" + ".join(row.attack for row in group), **found)
