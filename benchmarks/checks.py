@@ -26,10 +26,11 @@ from torch import Tensor
 import holdfast as hf
 from holdfast.config import RunConfig, config_from_file
 from holdfast.data import Dataset
-from holdfast.experiment import load, load_data
+from holdfast.engine.process import keep_memory
+from holdfast.experiment.networks import load
+from holdfast.experiment.run import load_data
 from holdfast.models import Classifier
-from holdfast.process import keep_memory
-from holdfast.results import collect_provenance, finish, read_json, read_run, write_json_atomic
+from holdfast.runs import collect_provenance, finish, read_json, read_run, write_json_atomic
 
 FULL_POINTS = 100
 REFERENCE = "ifia-topk"
@@ -127,7 +128,7 @@ def full_protocol(run: Path, model: Classifier, data: Dataset, config: RunConfig
     x = hf.data.to_float(some.x)
     protocol = config.evaluate.ifia
     assert protocol is not None
-    attack = hf.recipes.ifia(**protocol.model_dump() | {"ig_steps": FULL_POINTS, "search_points": None})
+    attack = hf.recipes.ifia(**protocol.model_dump() | {"ig_steps": FULL_POINTS, "search_ig_steps": None})
     scores = attack.run(model, x, some.y, keys=hf.make_keys(config.seed, some.ids)).scores
     before = {name: torch.tensor([getattr(row, name) for row in rows]) for name in ("top_k", "kendall")}
     return {

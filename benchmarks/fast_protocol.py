@@ -15,11 +15,12 @@ import torch
 
 import holdfast as hf
 from holdfast.config import config_from_file
-from holdfast.experiment import load, load_data
-from holdfast.meter import metered
-from holdfast.process import keep_memory
-from holdfast.results import collect_provenance
-from holdfast.results.lines import append_lines
+from holdfast.engine.passes import count_passes
+from holdfast.engine.process import keep_memory
+from holdfast.experiment.networks import load
+from holdfast.experiment.run import load_data
+from holdfast.runs import collect_provenance
+from holdfast.storage.lines import append_lines
 
 PAPER_POINTS = 100
 
@@ -50,10 +51,10 @@ def main() -> None:
             k=protocol.k,
             eval_k=protocol.eval_k,
             ig_steps=PAPER_POINTS,
-            search_points=points,
+            search_ig_steps=points,
         )
         start = time.perf_counter()
-        with metered() as meter:
+        with count_passes() as meter:
             result = attack.run(model, x, y, keys=keys)
         scores[name] = result.scores
         line[name] = {

@@ -37,10 +37,10 @@ def pair(model: torch.nn.Module) -> hf.Pair:
 def print_parts(model: torch.nn.Module, images: hf.Pair) -> None:
     losses = (CACR(), CACR(negative="per-point"), CACR(scale=100.0), IGNorm())
     for loss in (*losses, *(WACR(change=change) for change in ("difference", "path", "loss-path"))):
-        scene = loss.scene(model, images)
-        value = scene.note("value", loss.value(scene, {}))
+        context = loss.context(model, images)
+        value = context.log("value", loss.value(context, {}))
         print(f"\n{loss}   negative on {float((value < 0).double().mean()):.0%} of the images")
-        for name, part in scene.parts.items():
+        for name, part in context.parts.items():
             print(f"  {name:10s} median {part.median():.3g}   from {part.min():.3g} to {part.max():.3g}")
 
 

@@ -1,99 +1,43 @@
-"""Data flows one way: a module imports only from strictly lower layers. Read from the syntax tree, nothing is run."""
+"""Data flows one way: a room imports only from rooms above it in the table, and no room has a cycle inside.
+
+Read from the syntax tree; nothing is run.
+"""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src"
 
-# Low to high. Modules of one row do not import each other. A package (`holdfast.data`) stands for its __init__.
-LAYERS = (
-    "errors",
-    "types ops rng meter files seals pools",
-    "ranks",
-    "checks balls metrics",
-    "results.files results.bootstrap results.provenance",
-    "results.lines results.panels",
-    "results.examples results.training_log",
-    "results.conventions results.run",
-    "results.summary results.difference results.worst",
-    "results",
-    "config.values config.merge config.toml config.problems",
-    "config.schema",
-    "config.overrides config.presets",
-    "config.files",
-    "data.archives data.arrays data.idx data.images data.npz_file data.splits data.subsets",
-    "data.cache data.dataset",
-    "data.balance data.download data.equalize data.loader data.own_folder data.own_npz",
-    "data.sources data.transforms",
-    "data.spec",
-    "data.digits data.flower17 data.gtsrb data.mnist data.obtain",
-    "data.registry",
-    "data.loading",
+LOOSE = ("__init__", "__main__", "cli", "errors", "rng", "types")
+"""The only modules outside of a room. `errors`, `rng` and `types` may be imported by everyone."""
+
+ROOMS = (
+    "storage",
+    "engine",
+    "metrics",
+    "runs",
     "data",
-    "models.initialize models.standardize models.digits_cnn models.classifier models.modes models.surrogate",
-    "models.lean",
-    "models.scale",
-    "models.paper_cnn models.paper_resnet models.wide_resnet models.double_backward",
-    "models.registry",
     "models",
-    "side_by_side",
-    "attribution.scores attribution.quadrature attribution.maps attribution.engine",
-    "attribution.gradients attribution.integrated",
     "attribution",
-    "losses.scene",
-    "losses.base",
-    "losses.prediction losses.quiet losses.maps losses.change losses.alignment",
-    "losses.contrast",
     "losses",
-    "attacks.batch",
-    "attacks.pgd",
-    "attacks.explanation attacks.manipulation",
-    "attacks.ensemble attacks.diagnostics",
     "attacks",
-    "sliced",
     "objective",
-    "recipes.attacks recipes.methods",
     "recipes",
-    "config.methods",
     "config",
-    "training.protocols training.schedules training.optimizers training.sealed training.lock training.signals",
-    "training.guards training.progress",
-    "training.checkpoint training.logbook training.settings training.distributed",
-    "training.keeper training.state training.board training.engine",
-    "training.outputs",
-    "training.session",
-    "training.loop",
     "training",
-    "evaluation.accuracy evaluation.quality evaluation.identity",
-    "evaluation.plan",
     "evaluation",
-    "experiment auditing bench.timing bench.work bench.plain",
-    "bench.cases",
-    "bench.machine",
-    "bench",
-    "measure",
-    "jobs",
-    "tables",
-    "report.document report.paper_values report.page",
-    "report.view",
-    "report.compare report.pictures",
-    "report.tables report.payload",
-    "report.more_tables report.render report.charts report.vote",
-    "report.sections report.figures",
-    "report.html",
-    "report.write",
     "report",
-    "process",
-    "commands commands.data commands.report commands.train commands.presets commands.progress commands.bench",
-    "commands.evaluate",
-    "commands.audit commands.demo commands.reproduce",
-    "cli",
-    "__main__",
+    "experiment",
+    "bench",
+    "commands",
 )
-LAYER_OF = {f"holdfast.{name}": level for level, names in enumerate(LAYERS) for name in names.split()}
-LAYER_OF["holdfast"] = 0  # the package itself loads its names on first use and may be imported by anyone
+"""Each room imports only from those before it. CONTRIBUTING.md has the same table, with what lives in each."""
+
+WITHOUT_TORCH = ("storage", "runs", "config", "report")
 
 
 def module_name(path: Path) -> str:
@@ -102,6 +46,11 @@ def module_name(path: Path) -> str:
 
 
 MODULES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
+
+
+def room(module: str) -> str:
+    """The room of a module; its own name for a loose one."""
+    return module.split(".")[1] if "." in module else "__init__"
 
 
 def imported(path: Path) -> set[str]:
@@ -129,15 +78,71 @@ def imported(path: Path) -> set[str]:
     return {name for name in found if name.split(".")[0] == "holdfast"}
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_point_down(module: str) -> None:
-    assert module in LAYER_OF, f"give {module} a row in LAYERS"
-    for name in imported(MODULES[module]):
-        assert LAYER_OF[name] < LAYER_OF[module], f"{module} imports {name}, which is not below it"
+IMPORTS = {module: imported(path) for module, path in MODULES.items()}
 
 
-def test_every_row_exists() -> None:
-    assert set(LAYER_OF) == set(MODULES)
+def test_only_six_modules_are_loose() -> None:
+    loose = {path.stem for path in (SOURCE / "holdfast").glob("*.py")}
+    assert loose == set(LOOSE)
+
+
+def test_every_room_is_in_the_table_and_says_what_lives_there() -> None:
+    folders = {path.parent.name for path in (SOURCE / "holdfast").glob("*/__init__.py")}
+    assert folders == set(ROOMS)
+    for name in ROOMS:
+        assert ast.get_docstring(ast.parse(MODULES[f"holdfast.{name}"].read_text())), name
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_a_room_imports_only_from_rooms_before_it(name: str) -> None:
+    allowed = {*ROOMS[: ROOMS.index(name) + 1], "errors", "rng", "types", "__init__"}
+    for module, others in IMPORTS.items():
+        if room(module) == name:
+            beyond = sorted(other for other in others if room(other) not in allowed)
+            assert not beyond, f"{module} imports {', '.join(beyond)}"
+
+
+@pytest.mark.parametrize("name", ["errors", "rng", "types"])
+def test_loose_modules_import_no_room(name: str) -> None:
+    assert {room(other) for other in IMPORTS[f"holdfast.{name}"]} <= {"errors", "__init__"}
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_no_cycles_inside_a_room(name: str) -> None:
+    inside = {m: {o for o in others if room(o) == name} for m, others in IMPORTS.items() if room(m) == name}
+    inside.pop(f"holdfast.{name}", None)  # the room's own __init__ only gathers names
+    for others in inside.values():
+        others.discard(f"holdfast.{name}")
+    order: list[str] = []
+    while len(order) < len(inside):
+        free = [m for m, others in inside.items() if m not in order and others <= set(order) | {m}]
+        rest = sorted(set(inside) - set(order))
+        assert free, f"a cycle among {', '.join(rest)}"
+        order += free
+
+
+@pytest.mark.parametrize("name", ROOMS)
+def test_inside_a_room_nothing_imports_the_rooms_own_init(name: str) -> None:
+    for module, others in IMPORTS.items():
+        if room(module) == name and module != f"holdfast.{name}":
+            assert f"holdfast.{name}" not in others, module
+
+
+@pytest.mark.parametrize("name", WITHOUT_TORCH)
+def test_rooms_that_work_without_torch(name: str) -> None:
+    for module, path in MODULES.items():
+        if room(module) == name:
+            top = ast.parse(path.read_text()).body
+            names = [n for node in top if isinstance(node, ast.Import) for n in node.names]
+            froms = [node.module or "" for node in top if isinstance(node, ast.ImportFrom)]
+            heavy = [text for text in [*(n.name for n in names), *froms] if text.split(".")[0] == "torch"]
+            assert not heavy, module
+
+
+def test_contributing_has_the_same_table() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| `(\w+)/` \|", text, flags=re.MULTILINE)
+    assert tuple(rows) == ROOMS
 
 
 def test_no_star_imports() -> None:

@@ -26,8 +26,8 @@ import holdfast as hf
 from holdfast.cli import main
 from holdfast.config import make_config
 from holdfast.errors import HoldfastError
-from holdfast.experiment import build_model, put_weights, run_training
-from holdfast.results import read_panels, read_run
+from holdfast.experiment.run import build_model, put_weights, run_training
+from holdfast.runs import read_panels, read_run
 from holdfast.training import fit, load_weights
 
 ROOT = Path(__file__).parents[1]

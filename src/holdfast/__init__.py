@@ -1,120 +1,31 @@
 """holdfast audits how easily a network's explanations can be moved, and trains networks whose explanations hold."""
 
+import ast
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from holdfast import attacks, attribution, data, losses, metrics, models, recipes, training
-    from holdfast.attacks import LAST, PGD
-    from holdfast.attribution import (
-        ClassLogit,
-        ClassProbability,
-        Gradient,
-        InputXGradient,
-        IntegratedGradients,
-        SmoothGrad,
-        margin,
-        most_confusing,
-        saliency_map,
-        true_logit,
-        true_loss,
-        true_probability,
-    )
-    from holdfast.auditing import audit
-    from holdfast.balls import L2, Linf
-    from holdfast.errors import DataError, HoldfastError, InputError
-    from holdfast.evaluation import Plan, evaluate
-    from holdfast.experiment import load
-    from holdfast.models import Classifier, double_backward_audit, is_scale_invariant, smooth
-    from holdfast.objective import Objective, Term
-    from holdfast.rng import make_keys
-    from holdfast.training import fit
-    from holdfast.types import Pair
+from pathlib import Path
+from typing import Any
 
 __version__ = "0.1.0.dev0"
 
-# Where each public name lives. Names are loaded on first use, so that `holdfast --help` and `import holdfast` cost
-# next to nothing and PyTorch is loaded only by those who need it.
-_MODULES = ("attacks", "attribution", "data", "losses", "metrics", "models", "recipes", "training")
+# `__init__.pyi` is the one table of public names. They are loaded on first use, so that `holdfast --help` and
+# `import holdfast` cost next to nothing and PyTorch is loaded only by those who need it.
 _HOMES = {
-    "holdfast.attacks": ("LAST", "PGD"),
-    "holdfast.attribution": (
-        "ClassLogit",
-        "ClassProbability",
-        "Gradient",
-        "InputXGradient",
-        "IntegratedGradients",
-        "SmoothGrad",
-        "margin",
-        "most_confusing",
-        "saliency_map",
-        "true_logit",
-        "true_loss",
-        "true_probability",
-    ),
-    "holdfast.auditing": ("audit",),
-    "holdfast.experiment": ("load",),
-    "holdfast.balls": ("L2", "Linf"),
-    "holdfast.evaluation": ("Plan", "evaluate"),
-    "holdfast.training": ("fit",),
-    "holdfast.errors": ("DataError", "HoldfastError", "InputError"),
-    "holdfast.models": ("Classifier", "double_backward_audit", "is_scale_invariant", "smooth"),
-    "holdfast.objective": ("Objective", "Term"),
-    "holdfast.rng": ("make_keys",),
-    "holdfast.types": ("Pair",),
+    alias.asname or alias.name: (node.module, alias.name)
+    for node in ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")).body
+    if isinstance(node, ast.ImportFrom) and node.module is not None
+    for alias in node.names
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [
-    "L2",
-    "LAST",
-    "PGD",
-    "ClassLogit",
-    "ClassProbability",
-    "Classifier",
-    "DataError",
-    "Gradient",
-    "HoldfastError",
-    "InputError",
-    "InputXGradient",
-    "IntegratedGradients",
-    "Linf",
-    "Objective",
-    "Pair",
-    "Plan",
-    "SmoothGrad",
-    "Term",
-    "attacks",
-    "attribution",
-    "audit",
-    "data",
-    "double_backward_audit",
-    "evaluate",
-    "fit",
-    "is_scale_invariant",
-    "load",
-    "losses",
-    "make_keys",
-    "margin",
-    "metrics",
-    "models",
-    "most_confusing",
-    "recipes",
-    "saliency_map",
-    "smooth",
-    "training",
-    "true_logit",
-    "true_loss",
-    "true_probability",
-]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"holdfast.{name}")
-    if name in _HOME_OF:
-        return getattr(import_module(_HOME_OF[name]), name)
-    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    module, attribute = _HOMES[name]
+    if module == "holdfast":
+        return import_module(f"holdfast.{attribute}")
+    return getattr(import_module(module), attribute)
 
 
 def __dir__() -> list[str]:

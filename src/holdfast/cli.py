@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 import holdfast
+from holdfast.engine.process import keep_memory, set_threads
 from holdfast.errors import HoldfastError, InputError
-from holdfast.process import keep_memory, set_threads
 
 COMMANDS = {
     "demo": ("holdfast.commands.demo:demo", "train, attack and compare five networks on embedded data, in minutes"),
@@ -113,7 +113,7 @@ def _run(words: list[str]) -> int:
     import tyro  # here, because the plain help needs no parser
 
     if getattr(command, "takes_overrides", False):
-        from holdfast.config import split_overrides  # only this command reads a config
+        from holdfast.config import split_overrides
 
         rest, overrides = split_overrides(rest)
         command = functools.partial(command, overrides=tuple(overrides))

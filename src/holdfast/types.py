@@ -1,4 +1,4 @@
-"""The few shapes that all layers agree on: scores, attributions and pairs of images.
+"""The few shapes that all rooms agree on: models, scores, attributions and pairs of images.
 
 B is the batch. Images are float, NCHW, pixels in [0, 1], on one device; `y` is int64 [B]; `keys` is int64 [B].
 """
@@ -17,18 +17,8 @@ Model = Callable[[Tensor], Tensor]
 Score = Callable[[Tensor, Tensor], Tensor]
 """The explained scalar: `(logits [B, K], y [B]) -> [B]`."""
 
-
-@dataclass(frozen=True)
-class Pair:
-    """A clean batch and its perturbed twin; what every loss looks at.
-
-    `maps` holds saliency maps [B, H, W] of the clean images that are known already, by their attribution.
-    """
-
-    x: Tensor
-    x_adv: Tensor
-    y: Tensor
-    maps: "Known[Tensor]" = field(default_factory=lambda: Known())
+Target = tuple[Score, Tensor]
+"""A score and the labels [B] it is asked for; several targets share one forward pass."""
 
 
 class Attribution(Protocol):
@@ -37,24 +27,41 @@ class Attribution(Protocol):
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, create_graph: bool = False) -> Tensor: ...
 
 
-class Known(dict[Attribution, Value]):
-    """What is known already, by attribution; nothing is ever known of one that cannot be a key (with a list inside)."""
+class MapCache(dict[Attribution, Value]):
+    """Values by attribution. An attribution that cannot be a dictionary key (it holds a list) is never cached."""
 
-    def recall(self, attribution: Attribution) -> Value | None:
-        """What was remembered, or None."""
-        return self.get(attribution) if _can_be_key(attribution) else None
+    def find(self, attribution: Attribution) -> Value | None:
+        """The cached value, or None."""
+        return self.get(attribution) if _is_hashable(attribution) else None
 
-    def remember(self, attribution: Attribution, value: Value) -> None:
-        """Keep it, if the attribution can be found again."""
-        if _can_be_key(attribution):
+    def store(self, attribution: Attribution, value: Value) -> None:
+        """Cache the value, if the attribution can be found again."""
+        if _is_hashable(attribution):
             self[attribution] = value
 
-    def at(self: "Known[Tensor]", rows: Tensor) -> "Known[Tensor]":
-        """The same of some of the examples."""
-        return Known({attribution: value[rows] for attribution, value in self.items()})
+    def rows(self: "MapCache[Tensor]", rows: Tensor) -> "MapCache[Tensor]":
+        """The same cache for some of the examples."""
+        return MapCache({attribution: value[rows] for attribution, value in self.items()})
 
 
-def _can_be_key(thing: object) -> bool:
+@dataclass(frozen=True)
+class Pair:
+    """A clean batch and its perturbed counterpart: the input of every loss.
+
+    `maps` caches saliency maps [B, H, W] of the clean images, by their attribution.
+
+    >>> import torch
+    >>> x = torch.rand(2, 1, 8, 8)
+    >>> pair = Pair(x, (x + 0.1).clamp(0, 1), torch.tensor([3, 7]))
+    """
+
+    x: Tensor
+    x_adv: Tensor
+    y: Tensor
+    maps: MapCache[Tensor] = field(default_factory=MapCache)
+
+
+def _is_hashable(thing: object) -> bool:
     try:
         hash(thing)
     except TypeError:

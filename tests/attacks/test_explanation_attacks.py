@@ -10,8 +10,8 @@ from tests.trained import digits, trained
 from torch import nn
 
 import holdfast as hf
-from holdfast.attacks import Ensemble, Manipulation, Outcome, diagnose, diagnosed, random_control
-from holdfast.losses import map_of
+from holdfast.attacks import Ensemble, Manipulation, Outcome, diagnose, random_control
+from holdfast.attribution import map_of
 
 KEYS = hf.make_keys(0, torch.arange(24))
 
@@ -187,13 +187,14 @@ def test_manipulation_sharpens_geometrically() -> None:
 def test_diagnosis_of_a_sound_attack_is_quiet(model: nn.Module, batch: tuple) -> None:
     diagnosis = diagnose(ifia(steps=40, step_size=0.01, beta=10.0, kind="cosine"), model, *batch, keys=KEYS)
     assert diagnosis.warnings == ()
-    assert diagnosis.twin_agreement > 0.8
+    assert diagnosis.surrogate_agreement > 0.8
     assert diagnosis.gain_over_noise > 0.05
 
 
 def test_diagnosis_sees_each_kind_of_blindness(model: nn.Module, batch: tuple) -> None:
     def warnings(attack) -> str:
-        return " ".join(diagnosed(attack, model, *batch, keys=KEYS, on=16).warnings)
+        x, y = batch
+        return " ".join(diagnose(attack, model, x[:16], y[:16], keys=KEYS[:16]).warnings)
 
     assert "cut short" in warnings(ifia(steps=2, step_size=0.01))
     assert "random signs" in warnings(ifia(kind="random"))
@@ -209,11 +210,11 @@ class Thresholds(nn.Module):
         return torch.stack([evidence, -evidence], dim=1)
 
 
-def test_diagnosis_sees_a_twin_that_has_little_to_do_with_the_network() -> None:
+def test_diagnosis_sees_a_surrogate_that_has_little_to_do_with_the_network() -> None:
     x = 0.9 * torch.rand(8, 1, 6, 6)
     diagnosis = diagnose(ifia(steps=2), Thresholds(), x, torch.zeros(8, dtype=torch.int64), keys=KEYS[:8])
-    assert diagnosis.twin_agreement < 0.3
-    assert any("smooth twin" in warning for warning in diagnosis.warnings)
+    assert diagnosis.surrogate_agreement < 0.3
+    assert any("surrogate" in warning for warning in diagnosis.warnings)
 
 
 def test_blind_steps_are_warned_of_by_the_result_itself() -> None:

@@ -64,7 +64,7 @@ def test_second_derivatives_pass_gradcheck(build: Callable, name: str, score: hf
     model = build().double().eval().requires_grad_(False)
     attribution = MAPS[name](score=score)
     x = X[:2].double().requires_grad_()
-    with hf.smooth(beta=2.0):
+    with hf.softplus_surrogate(beta=2.0):
         assert torch.autograd.gradcheck(lambda x: attribution(model, x, Y[:2], create_graph=True), x, fast_mode=True)
 
 
@@ -78,7 +78,7 @@ def test_parameters_get_exact_gradients_through_the_map(name: str) -> None:
         call = lambda x: torch.func.functional_call(model, dict(zip(names, values, strict=True)), (x,))  # noqa: E731
         return attribution(call, X[:2].double(), Y[:2], create_graph=True)
 
-    with hf.smooth(beta=2.0):
+    with hf.softplus_surrogate(beta=2.0):
         assert torch.autograd.gradcheck(through, tuple(model.parameters()), fast_mode=True)
 
 
@@ -110,7 +110,7 @@ def test_several_targets_share_the_forward_passes() -> None:
 
     ig = hf.IntegratedGradients(steps=5, shortcut=False)
     targets = [(hf.true_probability, Y), (hf.true_probability, (Y + 1) % 3), (hf.true_loss, Y)]
-    together = ig.many(counting, X, targets)
+    together = ig.maps(counting, X, targets).maps
     assert images == 5 * len(X)
     for (score, y), ours in zip(targets, together, strict=True):
         alone = hf.IntegratedGradients(steps=5, score=score, shortcut=False)(model, X, y)

@@ -49,7 +49,7 @@ def test_harmonic_factor(resnet: torch.nn.Module) -> None:
 def test_derivatives_agree_too(resnet: torch.nn.Module) -> None:
     def slope(shortcut: bool) -> Tensor:
         x = X.clone().requires_grad_()
-        with hf.smooth():
+        with hf.softplus_surrogate():
             ig = hf.IntegratedGradients(steps=4, shortcut=shortcut)(resnet, x, Y, create_graph=True)
             return torch.autograd.grad(hf.saliency_map(ig).square().sum(), x)[0]
 

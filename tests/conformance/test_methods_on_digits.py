@@ -13,7 +13,7 @@ import torch
 
 import holdfast as hf
 from holdfast.config import make_config
-from holdfast.experiment import run_training
+from holdfast.experiment.run import run_training
 
 IMAGES = 150
 

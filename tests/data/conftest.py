@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from holdfast.data import mnist
-from holdfast.data.arrays import Arrays, make_arrays
-from holdfast.data.download import Download
-from holdfast.data.sources import RootFolder, Source, Upstream
-from holdfast.data.spec import Spec
+from holdfast.data.datasets import mnist
+from holdfast.data.formats.arrays import Arrays, make_arrays
+from holdfast.data.sources.download import Download
+from holdfast.data.sources.kinds import RootFolder, Source, Upstream
+from holdfast.data.spec import DatasetSpec
 
 QUICK = Download(allow_local_http=True, pause=0.0, timeout=5.0)
 
@@ -58,7 +58,7 @@ class TinyMnist:
     def arrays(self, split: str) -> Arrays:
         return make_arrays(self.images[split], self.labels[split])
 
-    def spec(self, *sources: Source) -> Spec:
+    def spec(self, *sources: Source) -> DatasetSpec:
         checksums = {split: self.arrays(split).checksum() for split in self.images}
         counts = {split: len(y) for split, y in self.labels.items()}
         return replace(mnist.MNIST, image_shape=(1, 4, 5), counts=counts, checksums=checksums, sources=sources)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.data.archives import Limits, open_files
+from holdfast.data.formats.archives import Limits, open_files
 from holdfast.errors import DataError
 
 Writer = Callable[[Path, dict[str, bytes]], None]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from holdfast.data.arrays import make_arrays
+from holdfast.data.formats.arrays import make_arrays
 from holdfast.errors import DataError, InputError
 
 NHWC = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3)

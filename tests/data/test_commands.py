@@ -64,7 +64,7 @@ def test_get_over_the_wire(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("holdfast.data.download.Download", lambda progress: replace(quick, progress=progress))
+    monkeypatch.setattr("holdfast.data.sources.download.Download", lambda progress: replace(quick, progress=progress))
     folder = tiny.write(tmp_path / "served", packed=True)
     server.files = {path.name: path.read_bytes() for path in folder.iterdir()}
     monkeypatch.setitem(registry.SPECS, "mnist", tiny.spec(tiny.upstream(server.url)))

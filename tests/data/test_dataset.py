@@ -81,6 +81,8 @@ def test_subset_keeps_ids_and_origin() -> None:
 def test_invariants() -> None:
     digits = data.load("digits", split="test")
     with pytest.raises(InputError, match="x as uint8"):
+        replace(digits, x=digits.x.int())
+    with pytest.raises(InputError, match=r"float pixels in \[0, 1\], got \[0, 255\]"):
         replace(digits, x=digits.x.float())
     with pytest.raises(InputError, match=r"y as int64 \[360\]"):
         replace(digits, y=digits.y[:5])
@@ -94,8 +96,9 @@ def test_to_float() -> None:
     assert floats.dtype == torch.float32
     assert torch.equal((floats * 255).round().to(torch.uint8), x)
     assert x.tolist() == list(range(256))
-    with pytest.raises(InputError, match="uint8 pixels"):
-        data.to_float(floats)
+    with pytest.raises(InputError, match="uint8 or float32 pixels"):
+        data.to_float(floats.double())
+    assert data.to_float(floats) is floats
 
 
 def test_unknown_names_suggest_near_ones() -> None:

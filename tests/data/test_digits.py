@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from holdfast import data
-from holdfast.data.digits import SPEC, whole
-from holdfast.data.splits import split_indices
+from holdfast.data.datasets.digits import SPEC, whole
+from holdfast.data.datasets.splits import split_indices
 from holdfast.data.subsets import stratified_indices
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.data.download import Download, _span
+from holdfast.data.sources.download import Download, _span
 from holdfast.errors import DataError, InputError
 
 DATA = bytes(range(256)) * 4000

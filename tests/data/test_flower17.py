@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from holdfast.data.flower17 import CLASS_NAMES, SPEC
-from holdfast.data.sources import Request, RootFolder, RootNpz
-from holdfast.data.splits import split_indices
+from holdfast.data.datasets.flower17 import CLASS_NAMES, SPEC
+from holdfast.data.datasets.splits import split_indices
+from holdfast.data.sources.kinds import Request, RootFolder, RootNpz
 from holdfast.data.subsets import stratified_indices
 from holdfast.errors import DataError
 

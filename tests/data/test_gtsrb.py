@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from holdfast.data.gtsrb import CLASS_NAMES, SPEC
-from holdfast.data.sources import Request, RootFolder
+from holdfast.data.datasets.gtsrb import CLASS_NAMES, SPEC
+from holdfast.data.sources.kinds import Request, RootFolder
 from holdfast.errors import DataError
 
 Writer = Callable[[Path, dict[str, bytes]], None]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.typing import NDArray
 
-from holdfast.data.idx import read_idx
+from holdfast.data.formats.idx import read_idx
 from holdfast.errors import DataError
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from holdfast import data
-from holdfast.data.npz_file import open_npz
 from holdfast.errors import DataError, InputError
+from holdfast.storage.npz import open_npz
 
 NOISE = np.random.default_rng(0)
 X = NOISE.integers(0, 256, (30, 6, 5, 3), dtype=np.uint8)

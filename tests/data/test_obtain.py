@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holdfast.data import cache
-from holdfast.data.download import Download
+from holdfast.data.datasets.mnist import decode
 from holdfast.data.loading import load_named
-from holdfast.data.mnist import decode
-from holdfast.data.obtain import candidates, obtain
-from holdfast.data.sources import NpmPackage, Request, SystemPackage
+from holdfast.data.sources import cache
+from holdfast.data.sources.download import Download
+from holdfast.data.sources.kinds import NpmPackage, Request, SystemPackage
+from holdfast.data.sources.obtain import candidates, obtain
 from holdfast.errors import DataError
-from holdfast.files import write_with
+from holdfast.storage.files import write_with
 
 Writer = Callable[[Path, dict[str, bytes]], None]
 

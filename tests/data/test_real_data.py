@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from holdfast import data
-from holdfast.data.mnist import FASHION_MNIST, MNIST
-from holdfast.data.obtain import obtain
-from holdfast.data.sources import NpmPackage, Request, SystemPackage
+from holdfast.data.datasets.mnist import FASHION_MNIST, MNIST
+from holdfast.data.sources.kinds import NpmPackage, Request, SystemPackage
+from holdfast.data.sources.obtain import obtain
 from holdfast.errors import DataError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"

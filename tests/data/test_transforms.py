@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast import data
-from holdfast.data.balance import FIRST_MADE_ID, projective, random_maps, warp
-from holdfast.data.equalize import equalize_images
 from holdfast.data.transforms import balance, equalize
+from holdfast.data.transforms.class_balance import FIRST_MADE_ID, projective, random_maps, warp
+from holdfast.data.transforms.histogram import equalize_images
 from holdfast.errors import InputError
 from holdfast.rng import make_keys
 
@@ -76,7 +76,7 @@ def test_made_examples_depend_on_seed_and_id_only(monkeypatch: pytest.MonkeyPatc
     few, many = made(train, to=45, seed=1), made(train, to=60, seed=1)
     assert few.keys() < many.keys()
     assert all(torch.equal(x, many[key]) for key, x in few.items())
-    monkeypatch.setattr("holdfast.data.balance._CHUNK", 64 * 7)  # seven images at once
+    monkeypatch.setattr("holdfast.data.transforms.class_balance._CHUNK", 64 * 7)  # seven images at once
     chunked = made(train, to=45, seed=1)
     assert all(torch.equal(x, chunked[key]) for key, x in few.items())
     other = made(train, to=45, seed=2)

@@ -10,8 +10,8 @@ from tests.trained import trained
 
 import holdfast as hf
 from holdfast.attacks import random_control
-from holdfast.evaluation import Plan, evaluate
-from holdfast.results import read_json, read_run
+from holdfast.evaluation import EvaluationProtocol, evaluate
+from holdfast.runs import read_json, read_run
 
 
 @pytest.fixture(scope="module")
@@ -24,12 +24,12 @@ def data() -> hf.data.Dataset:
     return hf.data.load("digits", split="test")
 
 
-def plan(**changes) -> Plan:
+def plan(**changes) -> EvaluationProtocol:
     ifia = hf.recipes.ifia(eps=0.1, step_size=0.03, steps=4, k=12, ig_steps=5)
     ensemble = hf.recipes.ifia_ensemble(eps=0.1, k=12, steps=2, ig_steps=3, kinds=("topk", "cosine"))
     attacks = {"ifia-topk": ifia, "ifia-ensemble": ensemble, "random": random_control(ifia)}
     settings = {"attacks": attacks, "pgd": hf.recipes.pgd(eps=0.1, steps=5), "limit": 20, "pgd_limit": 40, "panels": 4}
-    return Plan(**(settings | {"batch_size": 8} | changes))
+    return EvaluationProtocol(**(settings | {"batch_size": 8} | changes))
 
 
 def test_rows_and_summary(model, data, tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_interrupted_evaluation_goes_on(model, data, tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        evaluate(model, data, plan(), out=broken, report=interrupt)
-    assert len(table(broken)) == 16
+        evaluate(model, data, plan(), out=broken, on_progress=interrupt)
+    assert len(table(broken)) == 3 * 8 + 8  # a batch under every attack, and the next one under the first
     evaluate(model, data, plan(), out=broken)
     assert (broken / "examples.csv").read_text() == (whole / "examples.csv").read_text()
     one, two = (read_json(folder / "summary.json") for folder in (broken, whole))
@@ -107,7 +107,7 @@ def test_interrupted_evaluation_goes_on(model, data, tmp_path: Path) -> None:
 def test_finished_evaluation_is_not_repeated(model, data, tmp_path: Path) -> None:
     first = evaluate(model, data, plan(panels=0), out=tmp_path)
     seen = []
-    again = evaluate(model, data, plan(panels=0), out=tmp_path, report=lambda what, done, total: seen.append(what))
+    again = evaluate(model, data, plan(panels=0), out=tmp_path, on_progress=lambda what, done, total: seen.append(what))
     assert set(seen) == {"accuracy"}
     assert again.rows == first.rows
 

@@ -17,14 +17,15 @@ from tests.data.conftest import TinyMnist, tiny_mnist  # noqa: F401 - a fixture
 from tests.faults import work
 
 from holdfast.config import make_config
-from holdfast.data.obtain import obtain
-from holdfast.data.sources import Request
+from holdfast.data.sources.kinds import Request
+from holdfast.data.sources.obtain import obtain
 from holdfast.errors import DataError, HoldfastError
-from holdfast.experiment import load, run_training
+from holdfast.experiment.networks import load
+from holdfast.experiment.run import run_training
 from holdfast.report import view_runs, write_report
-from holdfast.results import read_run
+from holdfast.runs import read_run
+from holdfast.storage.lock import LOCK, OWNER, locked
 from holdfast.training import RunDirectoryBusyError
-from holdfast.training.lock import locked
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 JOBS = {"train": work.train, "evaluate": work.evaluate}
@@ -240,16 +241,16 @@ def test_damaged_dataset_cache(tiny_mnist: TinyMnist, tmp_path: Path, damage: st
 
 @pytest.mark.parametrize("job", ["train", "evaluate"])
 def test_a_second_process_is_refused_with_the_pid_of_the_first(trained: Path, tmp_path: Path, job: str) -> None:
-    folder = tmp_path / "run"
+    folder, locks = tmp_path / "run", {LOCK, OWNER}
     shutil.copytree(trained, folder)
-    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name not in locks}
     ready, release = work.PROCESSES.Event(), work.PROCESSES.Event()
     owner = work.in_process(_hold, folder, ready, release)
     assert ready.wait(work.PATIENCE)
     with pytest.raises(RunDirectoryBusyError, match=f"in use by process {owner.pid} on"):
         JOBS[job](folder)
     assert {path: path.read_bytes() for path in before} == before
-    assert set(before) | {folder / "lock"} == {path for path in folder.rglob("*") if path.is_file()}
+    assert set(before) | {folder / name for name in locks} == {path for path in folder.rglob("*") if path.is_file()}
     owner.kill()
     owner.join()
     JOBS[job](folder)

@@ -21,7 +21,7 @@ import torch
 from torch import nn
 import holdfast as hf
 from holdfast.data.dataset import Dataset
-from holdfast.evaluation import Plan, evaluate
+from holdfast.evaluation import EvaluationProtocol, evaluate
 
 n = int(sys.argv[1])
 torch.set_num_threads(1)
@@ -35,8 +35,9 @@ facts = {"name": "many", "split": "test", "class_names": names, "source": "made 
 data = Dataset(x=x, y=y, ids=torch.arange(n), **facts)
 attack = hf.recipes.ifia(eps=0.05, step_size=0.02, steps=1, k=8, ig_steps=2)
 with tempfile.TemporaryDirectory() as folder:
-    plan = Plan(attacks={"ifia-topk": attack}, pgd=hf.recipes.pgd(eps=0.05, steps=1), batch_size=500, panels=2)
-    done = evaluate(net, data, plan, out=folder)
+    pgd = hf.recipes.pgd(eps=0.05, steps=1)
+    protocol = EvaluationProtocol(attacks={"ifia-topk": attack}, pgd=pgd, batch_size=500, panels=2)
+    done = evaluate(net, data, protocol, out=folder)
 assert len(done.rows) == n == done.summary["n"]
 assert done.summary["natural_accuracy"] == 1
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast.attacks import Outcome
-from holdfast.auditing import AuditSettings
 from holdfast.errors import HoldfastError, InputError
-from holdfast.evaluation import Plan, evaluate
+from holdfast.evaluation import EvaluationProtocol, evaluate
+from holdfast.evaluation.audit import AuditSettings
 from holdfast.training import SGD, DivergedError, fit
 
 NAN, INF = float("nan"), float("inf")
@@ -69,7 +69,7 @@ def test_weights(value: float) -> None:
     zeros = torch.zeros(4, dtype=torch.int64)
     for run in (
         lambda: ifia().run(net, x, zeros, keys=KEYS),
-        lambda: evaluate(net, data, Plan(attacks={"ifia-topk": ifia()})),
+        lambda: evaluate(net, data, EvaluationProtocol(attacks={"ifia-topk": ifia()})),
         lambda: hf.audit(net, data, QUICK),
         lambda: hf.audit(net, data, QUICK, labels="predicted"),
     ):

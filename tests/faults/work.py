@@ -14,14 +14,15 @@ import torch
 from tests.data.conftest import QUICK, TinyMnist
 from tests.training.stand_in import PROCESSES, in_process
 
-from holdfast import cli, tables
+from holdfast import cli
 from holdfast.config import make_config
-from holdfast.data.obtain import obtain
-from holdfast.data.sources import Request
+from holdfast.data.sources.kinds import Request
+from holdfast.data.sources.obtain import obtain
 from holdfast.errors import HoldfastError
-from holdfast.experiment import run_training
-from holdfast.measure import MeasureOptions, measure
-from holdfast.results import read_json, read_log, read_panels, read_run
+from holdfast.experiment import tables
+from holdfast.experiment.measure import MeasureOptions, measure
+from holdfast.experiment.run import run_training
+from holdfast.runs import read_json, read_log, read_panels, read_run
 from holdfast.training.checkpoint import read_checkpoint, read_weights
 
 __all__ = ["PROCESSES", "in_process"]

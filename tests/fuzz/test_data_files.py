@@ -13,11 +13,11 @@ from PIL import Image
 from tests.data.conftest import idx_bytes, write_tar
 from tests.fuzz.material import anything, fuzzed, only_holdfast_errors
 
-from holdfast.data import gtsrb
-from holdfast.data.archives import Limits, gunzip, open_files
-from holdfast.data.idx import read_idx
-from holdfast.data.images import decode, probe
-from holdfast.data.own_npz import load_npz
+from holdfast.data.datasets import gtsrb
+from holdfast.data.datasets.own_npz import load_npz
+from holdfast.data.formats.archives import Limits, gunzip, open_files
+from holdfast.data.formats.idx import read_idx
+from holdfast.data.formats.images import decode, probe
 
 IDX = idx_bytes(np.arange(24, dtype=np.uint8).reshape(2, 3, 4))
 TABLE = b"Filename;Width;Height;Roi.X1;Roi.Y1;Roi.X2;Roi.Y2;ClassId\r\n"

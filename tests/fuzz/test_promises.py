@@ -17,15 +17,15 @@ SCRIPT = """
 import resource, sys
 from pathlib import Path
 import torch
-from holdfast.data.archives import open_files
-from holdfast.data.idx import read_idx
-from holdfast.data.images import decode, probe
-from holdfast.data.own_npz import load_npz
-from holdfast.data.own_folder import load_folder
+from holdfast.data.formats.archives import open_files
+from holdfast.data.formats.idx import read_idx
+from holdfast.data.formats.images import decode, probe
+from holdfast.data.datasets.own_npz import load_npz
+from holdfast.data.datasets.own_folder import load_folder
 from holdfast.config import config_from_file
 from holdfast.evaluation.accuracy import read_accuracy
 from holdfast.errors import HoldfastError
-from holdfast.results import Examples, read_json, read_log, read_panels
+from holdfast.runs import Examples, read_json, read_log, read_panels
 from holdfast.training.checkpoint import read_checkpoint, read_weights
 
 folder = Path(sys.argv[1])

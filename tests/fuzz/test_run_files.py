@@ -21,15 +21,15 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluation.accuracy import Accuracy, read_accuracy
 from holdfast.report import view_runs
 from holdfast.report.html import report_html
-from holdfast.results import Examples, read_log, read_panels, read_run
-from holdfast.results.examples import Rows
-from holdfast.results.training_log import Log
-from holdfast.seals import sealed, sealed_line
+from holdfast.runs import Examples, read_log, read_panels, read_run
+from holdfast.runs.rows import Rows
+from holdfast.runs.training_log import Log
+from holdfast.storage.checksums import line_with_checksum, with_checksum
 from holdfast.training.checkpoint import Snapshot, pack, read_checkpoint, read_weights, write_checkpoint
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1, 2])}
 ACCURACY = "id,label,prediction,pgd_correct,crc32\n"
-ACCURACY += "".join(f"{sealed_line(f'{n},{n % 3},{n % 2},{n % 2}')}\n" for n in range(5))
+ACCURACY += "".join(f"{line_with_checksum(f'{n},{n % 3},{n % 2},{n % 2}')}\n" for n in range(5))
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ JSON = st.recursive(
 
 @st.composite
 def summaries(draw: st.DrawFn, good: dict) -> dict:
-    """A summary, properly sealed, in which some entries are of another kind."""
+    """A summary, properly with_checksum, in which some entries are of another kind."""
     changed = json.loads(json.dumps(good))
     inside = changed
     while True:
@@ -108,7 +108,7 @@ def test_summary_and_report(run: Path, scratch: Path, data: st.DataObject, seal:
     folder.mkdir(exist_ok=True)
     content = data.draw(summaries(json.loads((run / "summary.json").read_text())))
     content.pop("seal", None)
-    (folder / "summary.json").write_text(json.dumps(sealed(content) if seal else content))
+    (folder / "summary.json").write_text(json.dumps(with_checksum(content) if seal else content))
     only_holdfast_errors(lambda: report_html(view_runs([read_run(folder)]), title="T"))
 
 

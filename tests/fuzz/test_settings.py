@@ -82,12 +82,12 @@ def idle() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         for name in (
-            "holdfast.experiment.run_training",
-            "holdfast.measure.measure",
-            "holdfast.auditing.audit",
+            "holdfast.experiment.run.run_training",
+            "holdfast.experiment.measure.measure",
+            "holdfast.evaluation.audit.audit",
             "holdfast.commands.progress.run_with_progress",
             "holdfast.bench.cases",
-            "holdfast.data.obtain.obtain",
+            "holdfast.data.sources.obtain.obtain",
         ):
             patch.setattr(name, start)
         patch.setitem(cli.COMMANDS, "demo", ("holdfast.commands.presets:list_presets", ""))

@@ -18,13 +18,13 @@ from tests.fuzz.test_run_files import ACCURACY, run  # noqa: F401 - a fixture
 from tests.fuzz.test_settings import SHORT_TOML, TOML
 
 from holdfast.config import config_from_file
-from holdfast.data import gtsrb
-from holdfast.data.archives import open_files
-from holdfast.data.idx import read_idx
-from holdfast.data.images import decode, probe
-from holdfast.data.own_npz import load_npz
+from holdfast.data.datasets import gtsrb
+from holdfast.data.datasets.own_npz import load_npz
+from holdfast.data.formats.archives import open_files
+from holdfast.data.formats.idx import read_idx
+from holdfast.data.formats.images import decode, probe
 from holdfast.evaluation.accuracy import read_accuracy
-from holdfast.results import Examples, read_json, read_log, read_panels
+from holdfast.runs import Examples, read_json, read_log, read_panels
 from holdfast.training.checkpoint import read_checkpoint, read_weights
 
 COUNT = VOLUME if LONG else 60

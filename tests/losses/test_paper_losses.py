@@ -129,11 +129,11 @@ def test_wacr(model: LinearSoftmax, change: str) -> None:
     assert 0 < agrees.sum() < 4  # both sets are there
     loss = WACR(steps=M, change=change)
     assert loss(model, pair()).item() == pytest.approx(first + second)
-    scene = loss.scene(model, pair())
-    loss.value(scene, {})
-    assert scene.parts["wacr_p1"].item() == pytest.approx(first)
-    assert scene.parts["wacr_p2"].item() == pytest.approx(second)
-    assert scene.parts["share_p2"].item() == pytest.approx(agrees.mean())
+    context = loss.context(model, pair())
+    loss.value(context, {})
+    assert context.parts["wacr_p1"].item() == pytest.approx(first)
+    assert context.parts["wacr_p2"].item() == pytest.approx(second)
+    assert context.parts["share_p2"].item() == pytest.approx(agrees.mean())
 
 
 def test_wacr_variants(model: LinearSoftmax) -> None:
@@ -226,7 +226,7 @@ def test_gradients_in_the_weights_pass_gradcheck(name: str) -> None:
         call = lambda x: torch.func.functional_call(net, dict(zip(names, values, strict=True)), (x,))  # noqa: E731
         return loss(call, p)
 
-    with hf.smooth(beta=3.0):
+    with hf.softplus_surrogate(beta=3.0):
         assert torch.autograd.gradcheck(through, tuple(net.parameters()), fast_mode=True)
 
 
@@ -235,7 +235,7 @@ def test_gradients_in_the_image_pass_gradcheck(name: str) -> None:
     torch.manual_seed(3)
     net, loss = AwkwardReLUs().double().requires_grad_(False), SECOND_ORDER[name]
     x, x_adv = torch.rand(2, 1, 4, 4).double(), torch.rand(2, 1, 4, 4).double().requires_grad_()
-    with hf.smooth(beta=3.0):
+    with hf.softplus_surrogate(beta=3.0):
         assert torch.autograd.gradcheck(lambda v: loss(net, hf.Pair(x, v, torch.tensor([0, 2]))), x_adv, fast_mode=True)
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from holdfast.errors import InputError
 from holdfast.models import Classifier, build
-from holdfast.models.standardize import standardize
+from holdfast.models.networks.standardize import standardize
 
 
 class Returns(nn.Module):

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from holdfast.errors import InputError
 from holdfast.models import build, names
-from holdfast.models.initialize import he_normal_, truncated_normal_, uniform_unit_scaling_
-from holdfast.models.paper_resnet import ResidualUnit, same_conv3x3, shortcut
+from holdfast.models.networks.initialize import he_normal_, truncated_normal_, uniform_unit_scaling_
+from holdfast.models.networks.paper_resnet import ResidualUnit, same_conv3x3, shortcut
 
 SMALL = {
     "digits-cnn": ((1, 8, 8), {}),

@@ -6,7 +6,7 @@ import pytest
 from tests.report.runs import write_demo
 
 from holdfast.report import RunView, view_runs
-from holdfast.results import find_runs
+from holdfast.runs import find_runs
 
 
 @pytest.fixture(scope="session")

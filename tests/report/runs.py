@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 from scipy.ndimage import gaussian_filter, zoom
+from tests.runs.material import example_row
 
-from holdfast.results import (
+from holdfast.runs import (
     Bootstrap,
     ExampleRow,
     Examples,
-    Facts,
     Panels,
-    append_log,
+    RunInfo,
     collect_provenance,
     finish,
     summarise,
@@ -20,6 +20,8 @@ from holdfast.results import (
     write_panels,
     write_text_atomic,
 )
+from holdfast.runs.training_log import log_line
+from holdfast.storage.lines import append_lines
 
 STRENGTH = {"natural": 0.10, "madry": 0.45, "ig_sum_norm": 0.62, "erar": 0.72, "erar_plus": 0.82}
 """Method -> share of the map that an attack leaves in place."""
@@ -41,13 +43,13 @@ def make_rows(
         for i in range(n):
             moved = float(np.clip(spread[i], 0.0, 1.0)) if outcomes[i] == "attacked" else None
             rows.append(
-                ExampleRow(
+                example_row(
                     attack=attack,
                     id=i,
                     label=int(labels[i]),
                     prediction=int((labels[i] + (outcomes[i] == "misclassified")) % 10),
                     pgd_correct=bool(rng.random() < method_strength),
-                    outcome=str(outcomes[i]),  # type: ignore[arg-type]
+                    outcome=str(outcomes[i]),
                     top_k=moved,
                     kendall=None if moved is None else 0.8 * moved - 0.05,
                     spearman=None if moved is None else 0.9 * moved,
@@ -94,17 +96,19 @@ def write_log(path: Path, strength: float, steps: int = 40) -> None:
         if strength > 0.5:
             parts |= {"cacr": -1e-4 * i / steps, "wacr": 1e-2 * np.exp(-i / 5) + 1e-5}
             parts["total"] = ce + parts["cacr"] + parts["wacr"]
-        append_log(
+        append_lines(
             path,
-            {
-                "step": 10 * i,
-                "seconds": 0.1 * i,
-                "lr": 1e-3,
-                "parts": parts,
-                "accuracy_clean": 1 - 0.9 * np.exp(-i / 6),
-                "accuracy_perturbed": strength * (1 - np.exp(-i / 8)),
-                "example_passes": 500 * i,
-            },
+            log_line(
+                {
+                    "step": 10 * i,
+                    "seconds": 0.1 * i,
+                    "lr": 1e-3,
+                    "parts": parts,
+                    "accuracy_clean": 1 - 0.9 * np.exp(-i / 6),
+                    "accuracy_perturbed": strength * (1 - np.exp(-i / 8)),
+                    "example_passes": 500 * i,
+                }
+            ),
         )
 
 
@@ -118,17 +122,18 @@ def write_run(
     panels: Panels | None = None,
     log: bool = True,
     attacks: tuple[str, ...] = ("ifia-topk", "random"),
-    **facts: Any,
+    quality: dict[str, Any] | None = None,
+    **known: Any,
 ) -> Path:
     strength = STRENGTH.get(method, 0.5)
     rows = make_rows(strength, n, seed, attacks)
     provenance = finish(
         collect_provenance(seeds=[seed], command=["holdfast", "train", f"{dataset}/{method}"], threads=2)
     )
-    known: dict[str, Any] = {"preset": "cpu", "limit": f"{n} of 10,000 test images, stratified, seed 0"} | facts
+    known = {"preset": "cpu", "limit": f"{n} of 10,000 test images, stratified, seed 0"} | known
     summary = summarise(
         rows,
-        Facts(
+        RunInfo(
             dataset=dataset,
             method=method,
             seed=seed,
@@ -140,7 +145,7 @@ def write_run(
         bootstrap=Bootstrap(resamples=200),
     )
     Examples(folder / "examples.csv").append(rows)
-    write_json_atomic(folder / "summary.json", summary)
+    write_json_atomic(folder / "summary.json", summary | ({"quality": quality} if quality else {}))
     write_json_atomic(folder / "provenance.json", provenance)
     write_text_atomic(folder / "config.toml", f'method = "{method}"\n\n[train]\nsteps = 400\nlr = 1e-3\n')
     if log:

@@ -12,7 +12,7 @@ import pytest
 from tests.report.runs import make_panels, make_rows, write_run
 
 from holdfast.report import RunView, count_votes, view_runs, write_report, write_vote
-from holdfast.results import Examples, find_runs, read_run, write_panels
+from holdfast.runs import Examples, find_runs, read_run, write_panels
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")

@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.report.runs import make_panels, make_rows, write_run
+from tests.runs.material import example_row
 
 from holdfast.report import RunView, view_runs, write_report
 from holdfast.report.html import report_html
 from holdfast.report.payload import MISSING, pack_pictures, pack_rows, to_script_json
 from holdfast.report.pictures import pictures
-from holdfast.results import ExampleRow, Examples, find_runs, read_run, write_panels
+from holdfast.runs import Examples, find_runs, read_run, write_panels
 
 PLANTED = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
 
@@ -95,7 +96,7 @@ def test_planted_scripts_are_text(tmp_path: Path) -> None:
     write_panels(run / "panels.npz", named)
     (run / "config.toml").write_text(PLANTED)
     Examples(run / "examples.csv").append(
-        [ExampleRow(attack=PLANTED, id=0, label=0, prediction=0, outcome="attacked", top_k=0.1, winner=PLANTED)]
+        [example_row(attack=PLANTED, id=0, label=0, prediction=0, outcome="attacked", top_k=0.1, winner=PLANTED)]
     )
     found = report_html(view_runs([read_run(run)]), title=PLANTED)
     scripts = [tag for tag, _ in Tags(found).tags if tag == "script"]
@@ -112,10 +113,10 @@ def test_rows_are_packed_without_loss_of_meaning(views: tuple[RunView, ...]) -> 
     assert packed["n"] == len(rows)
     steps = np.frombuffer(base64.b64decode(packed["columns"]["kendall"]), "<u2")
     for row, step in zip(rows, steps, strict=True):
-        if row.kendall is None:
+        if row.score("kendall") is None:
             assert step == MISSING
         else:
-            assert step / (MISSING - 1) * 2 - 1 == pytest.approx(row.kendall, abs=2e-5)
+            assert step / (MISSING - 1) * 2 - 1 == pytest.approx(row.score("kendall"), abs=2e-5)
     ids = np.frombuffer(base64.b64decode(packed["columns"]["id"]), "<f8")
     assert ids.tolist() == [row.id for row in rows]
 

@@ -12,7 +12,7 @@ from holdfast.report.compare import differences_of
 from holdfast.report.more_tables import checks_table, costs_table, means_table, paired_table, worst_table
 from holdfast.report.render import plain_cell, to_markdown
 from holdfast.report.view import datasets
-from holdfast.results import read_run
+from holdfast.runs import read_run
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_means_are_those_of_the_rows(group: tuple[RunView, ...]) -> None:
     table = means_table(group)
     row = next(r for r in table.rows if r[0].value == group[0].label and r[1].value == "ifia-topk")
     rows = [r for r in group[0].run.examples.rows if r.attack == "ifia-topk"]
-    scored = [r.top_k if r.outcome == "attacked" else 1.0 for r in rows if r.outcome != "misclassified"]
+    scored = [r.score("top_k") if r.outcome == "attacked" else 1.0 for r in rows if r.outcome != "misclassified"]
     assert row[3].value == pytest.approx(np.mean(scored))
     assert row[2].value == len(scored)
     assert len(table.rows) == sum(len(view.attacks) for view in group)
@@ -70,7 +70,7 @@ def test_the_worst_of_all_attacks_is_that_of_the_rows(tmp_path: Path) -> None:
     worst: dict[int, float] = {}
     for row in runs[0].examples.rows:
         if row.attack != "random" and row.outcome != "misclassified":
-            worst[row.id] = min(worst.get(row.id, 1.0), 1.0 if row.top_k is None else row.top_k)
+            worst[row.id] = min(worst.get(row.id, 1.0), 1.0 if row.score("top_k") is None else row.score("top_k"))
     assert natural[1].value == len(worst)
     assert natural[2].value == pytest.approx(np.median(list(worst.values())))
     gain = natural[-2]
@@ -83,7 +83,7 @@ def test_the_worst_table_names_the_run_it_compares_with(tmp_path: Path) -> None:
     attacks = ("ifia-topk", "ifia-ensemble")
     folders = [write_run(tmp_path / m, method=m, attacks=attacks, log=False) for m in ("natural", "madry")]
     table = worst_table(view_runs([read_run(folder) for folder in folders]))
-    assert table.columns[-2].title == "madry less it: Top-k (points)"
+    assert table.columns[-2].title == "madry minus this: Top-k (points)"
 
 
 def test_one_attack_has_no_worst(group: tuple[RunView, ...]) -> None:

@@ -14,7 +14,7 @@ from holdfast.errors import DataError, InputError
 from holdfast.report import RunView, count_votes, view_runs, write_figures, write_tables, write_vote
 from holdfast.report.figures import draw_figures, safe_name
 from holdfast.report.vote import vote_pages
-from holdfast.results import read_run
+from holdfast.runs import read_run
 
 
 def test_vote_is_blind_seeded_and_complete(views: tuple[RunView, ...]) -> None:

@@ -24,7 +24,7 @@ from holdfast.report.tables import (
     quality_table,
     results_table,
 )
-from holdfast.results import read_run, write_json_atomic
+from holdfast.runs import read_run, write_json_atomic
 
 TOP_K = Column(key="top_k", title="Top-k", unit="percent")
 TABLE = Table(

@@ -16,7 +16,7 @@ from tests.training.stand_in import in_process, same_weights, train, train_on_sm
 from holdfast.errors import DataError, HoldfastError
 from holdfast.training import RecoveryWarning, load_weights
 from holdfast.training.checkpoint import Snapshot, pack, read_checkpoint, write_checkpoint
-from holdfast.training.keeper import Keeper
+from holdfast.training.checkpoint_store import CheckpointStore
 
 
 def snapshot(step: int = 3) -> Snapshot:
@@ -85,7 +85,7 @@ def test_any_state_file_is_refused_in_words(tmp_path_factory: pytest.TempPathFac
 
 
 def test_a_sealed_file_of_nonsense_is_refused(tmp_path: Path) -> None:
-    from holdfast.training.sealed import sealed_json
+    from holdfast.storage.checked_json import sealed_json
 
     (tmp_path / "c").mkdir()
     for content in (
@@ -128,7 +128,7 @@ def test_only_tensors_are_packed() -> None:
 
 
 def test_the_last_two_and_the_best_are_kept(tmp_path: Path) -> None:
-    keeper = Keeper(tmp_path)
+    keeper = CheckpointStore(tmp_path)
     for step in (0, 5, 10):
         keeper.save(snapshot(step))
         keeper.save(snapshot(step), "best")
@@ -138,7 +138,7 @@ def test_the_last_two_and_the_best_are_kept(tmp_path: Path) -> None:
 
 
 def test_saving_the_same_step_again_replaces_it(tmp_path: Path) -> None:
-    keeper = Keeper(tmp_path)
+    keeper = CheckpointStore(tmp_path)
     keeper.save(snapshot(5))
     (keeper.folder / "step-00000005" / "weights.safetensors").write_bytes(b"broken")
     keeper.save(snapshot(5))

@@ -10,8 +10,8 @@ import pytest
 from tests.training.stand_in import PROCESSES, in_process, same_weights, train, train_and_report
 
 from holdfast.errors import HoldfastError
+from holdfast.storage.lock import locked
 from holdfast.training import Interrupted, RunDirectoryBusyError, read_log
-from holdfast.training.lock import locked
 
 COMMAND = "holdfast train digits/erar --out runs/a --resume"
 

@@ -1,25 +1,45 @@
-"""Attacks on predictions and on explanations: one loop, its book-keeping, the ensemble, and checks on itself."""
+"""Attacks on predictions and on explanations: one projected-gradient loop, the ensemble, and checks on the attacks.
 
-from holdfast.attacks.diagnostics import Diagnosis, diagnose, diagnosed, random_control
+Imports `losses` and every room before it.
+"""
+
+from holdfast.attacks.balls import L2, Ball, Linf
+from holdfast.attacks.base import (
+    CleanSide,
+    ExplanationAttack,
+    ExplanationResult,
+    Outcome,
+    Scores,
+    clean_side,
+    compare,
+)
+from holdfast.attacks.diagnostics import Diagnosis, diagnose, random_control
 from holdfast.attacks.ensemble import Ensemble, EnsembleResult
-from holdfast.attacks.explanation import ExplanationAttack, ExplanationResult, Outcome, Scores, compare
+from holdfast.attacks.explanation import PGDExplanationAttack
 from holdfast.attacks.manipulation import Manipulation
 from holdfast.attacks.pgd import LAST, PGD, AttackResult
+from holdfast.attacks.proposal import ProposalAttack
 
 __all__ = [
+    "L2",
     "LAST",
     "PGD",
     "AttackResult",
+    "Ball",
+    "CleanSide",
     "Diagnosis",
     "Ensemble",
     "EnsembleResult",
     "ExplanationAttack",
     "ExplanationResult",
+    "Linf",
     "Manipulation",
     "Outcome",
+    "PGDExplanationAttack",
+    "ProposalAttack",
     "Scores",
+    "clean_side",
     "compare",
     "diagnose",
-    "diagnosed",
     "random_control",
 ]

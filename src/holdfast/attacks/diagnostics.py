@@ -1,8 +1,8 @@
 """Is the network robust, or is the attack blind? Four checks for gradient masking.
 
-A model can look robust because its gradients are zero, because the smooth twin has little to do with the network,
-because the search was stopped early, or because the attack does no better than noise. Each check that trips becomes
-a warning that travels with the result.
+A model can look robust because its gradients are zero, because the softplus surrogate has little to do with the
+network, because the search was stopped early, or because the attack does no better than noise. Each check that fails
+becomes a warning.
 """
 
 import math
@@ -12,12 +12,15 @@ import torch
 from torch import Tensor
 
 from holdfast import metrics
-from holdfast.attacks.explanation import MAX_ZERO_GRADIENTS, ExplanationAttack, ExplanationResult, Outcome
-from holdfast.losses.maps import MapLoss, NoDirection, map_of
-from holdfast.models.modes import evaluating
+from holdfast.attacks.base import ExplanationResult, Outcome
+from holdfast.attacks.explanation import PGDExplanationAttack
+from holdfast.attribution.saliency import map_of
+from holdfast.engine.modes import evaluating
+from holdfast.losses.map_distance import MapLoss, NoDirection
+from holdfast.runs.summary import MAX_RANDOM_STEPS
 from holdfast.types import Model
 
-MIN_TWIN_AGREEMENT = 0.5
+MIN_SURROGATE_AGREEMENT = 0.5
 """Cosine of the clean maps of the network and of its twin below which the twin is a poor guide."""
 MAX_DOUBLING_GAIN = 0.02
 """Fall of the median Kendall's tau from twice the steps above which the search was not finished."""
@@ -31,7 +34,7 @@ class Diagnosis:
 
     zero_gradients: float
     """Share of steps with a gradient of exactly zero."""
-    twin_agreement: float
+    surrogate_agreement: float
     """Median cosine of the clean maps of network and twin."""
     doubling_gain: float
     """Median Kendall's tau minus the one with twice the steps."""
@@ -42,12 +45,12 @@ class Diagnosis:
     def warnings(self) -> tuple[str, ...]:
         checks = (
             (
-                self.zero_gradients > MAX_ZERO_GRADIENTS,
+                self.zero_gradients > MAX_RANDOM_STEPS,
                 f"{self.zero_gradients:.0%} of the steps had no gradient anywhere and were taken at random",
             ),
             (
-                self.twin_agreement < MIN_TWIN_AGREEMENT,
-                f"the smooth twin's maps agree with the network's only to a cosine of {self.twin_agreement:.2f}",
+                self.surrogate_agreement < MIN_SURROGATE_AGREEMENT,
+                f"the surrogate's maps agree with the network's only to a cosine of {self.surrogate_agreement:.2f}",
             ),
             (
                 self.doubling_gain > MAX_DOUBLING_GAIN,
@@ -63,7 +66,7 @@ class Diagnosis:
         return tuple(text for trips, text in checks if trips)
 
 
-def diagnose(attack: ExplanationAttack, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> Diagnosis:
+def diagnose(attack: PGDExplanationAttack, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> Diagnosis:
     """Run the four checks; costs about four times the attack, so give it some dozen images, not all."""
     result = attack.run(model, x, y, keys=keys)
     pgd = attack.pgd
@@ -73,21 +76,13 @@ def diagnose(attack: ExplanationAttack, model: Model, x: Tensor, y: Tensor, *, k
     tried = int((~skipped).sum()) * pgd.steps * pgd.restarts
     return Diagnosis(
         zero_gradients=float(result.random_steps.sum()) / max(1, tried),
-        twin_agreement=_twin_agreement(attack, model, x, y),
+        surrogate_agreement=_surrogate_agreement(attack, model, x, y),
         doubling_gain=_median_kendall(result) - _median_kendall(doubled),
         gain_over_noise=_median_kendall(noise) - _median_kendall(result),
     )
 
 
-def diagnosed(
-    attack: ExplanationAttack, model: Model, x: Tensor, y: Tensor, *, keys: Tensor, on: int = 32
-) -> ExplanationResult:
-    """The result of the attack, carrying the warnings of a diagnosis on its first `on` images."""
-    result = attack.run(model, x, y, keys=keys)
-    return replace(result, warnings=diagnose(attack, model, x[:on], y[:on], keys=keys[:on]).warnings)
-
-
-def random_control(attack: ExplanationAttack) -> ExplanationAttack:
+def random_control(attack: PGDExplanationAttack) -> PGDExplanationAttack:
     """The same budget, steps and choice of the best iterate, with the direction replaced by keyed random signs."""
     return replace(attack, pgd=replace(attack.pgd, loss=NoDirection()))
 
@@ -96,7 +91,7 @@ def _median_kendall(result: ExplanationResult) -> float:
     return float(result.scores.kendall.nanmedian())
 
 
-def _twin_agreement(attack: ExplanationAttack, model: Model, x: Tensor, y: Tensor) -> float:
+def _surrogate_agreement(attack: PGDExplanationAttack, model: Model, x: Tensor, y: Tensor) -> float:
     loss = attack.pgd.loss
     if not isinstance(loss, MapLoss) or loss.beta is None:
         return math.nan  # no twin, or not one that can be told from outside

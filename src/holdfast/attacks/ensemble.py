@@ -1,18 +1,20 @@
 """Several attacks on the same images, and for each image the worst result: what AutoAttack is for predictions.
 
-A network that only resists one attack is seen through by the others; the result says which member did the damage.
+A network that resists only one attack is defeated by the others; the result says which member did the damage.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from holdfast.attacks.explanation import SCORES, Before, ExplanationAttack, ExplanationResult, Outcome, Scores
+from holdfast.attacks.balls import Ball
+from holdfast.attacks.base import CleanSide, ExplanationAttack, ExplanationResult, Outcome, Scores, clean_side
+from holdfast.engine.ops import per_example
 from holdfast.errors import expected
-from holdfast.ops import per_example
-from holdfast.types import Known, Model
+from holdfast.metrics.registry import METRICS
+from holdfast.types import Attribution, MapCache, Model
 
 
 @dataclass(frozen=True)
@@ -29,14 +31,22 @@ class EnsembleResult(ExplanationResult):
 
     @property
     def worst(self) -> Scores:
-        """For each score separately the worst over all members: a lower bound no member choice can flatter."""
-        columns = {name: torch.stack([getattr(m.scores, name) for m in self.members]) for name in SCORES}
-        return Scores(**{n: c.amax(0) if n == "center_shift" else c.amin(0) for n, c in columns.items()})
+        """For each metric the worst value over all members, whichever member wins."""
+        found = {name: torch.stack([member.scores[name] for member in self.members]) for name in self.scores}
+        return Scores({n: v.amax(0) if METRICS[n].is_distance else v.amin(0) for n, v in found.items()})
+
+    @property
+    def reported_scores(self) -> Scores:
+        return self.worst
 
     @property
     def wins(self) -> dict[str, int]:
         """On how many images each member did the most damage."""
         return {name: int((self.winner == i).sum()) for i, name in enumerate(self.names)}
+
+    @property
+    def winner_names(self) -> list[str]:
+        return [self.names[i] if i >= 0 else "" for i in self.winner.tolist()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +59,44 @@ class Ensemble:
         if not self.members:
             raise expected("at least one member", got="none")
 
+    @property
+    def _first(self) -> ExplanationAttack:
+        return next(iter(self.members.values()))
+
+    @property
+    def attribution(self) -> Attribution:
+        """The map of the first member."""
+        return self._first.attribution
+
+    @property
+    def eval_k(self) -> int:
+        """The k of the reported top-k intersection."""
+        return self._first.eval_k
+
+    @property
+    def ball(self) -> Ball | None:
+        """What counts as a small change."""
+        return self._first.ball
+
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> Tensor:
         """Perturbed images like x, each from the member that moved its map most."""
         return self.run(model, x, y, keys=keys).x_adv
 
-    def run(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> EnsembleResult:
-        """The worst result for each image, with the member that won and all members' own results."""
-        results = tuple(self._results(model, x, y, keys))
+    def run(
+        self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor, clean: CleanSide | None = None
+    ) -> EnsembleResult:
+        """The worst result for each image, with the member that won and all members' own results.
+
+        Members with the same attribution share the clean side; `clean` is that of the first member's attribution.
+        """
+        sides: MapCache[CleanSide] = MapCache()
+        if clean is not None:
+            sides.store(self.attribution, clean)
+        results = []
+        for member in self.members.values():
+            side = sides.find(member.attribution) or clean_side(model, x, y, member.attribution)
+            sides.store(member.attribution, side)
+            results.append(member.run(model, x, y, keys=keys, clean=side))
         best, winner = results[0], torch.where(results[0].outcome == Outcome.ATTACKED, 0, -1)
         for index, challenger in enumerate(results[1:], start=1):
             wins = _wins(challenger, best)
@@ -65,25 +106,18 @@ class Ensemble:
             x_adv=best.x_adv,
             outcome=best.outcome,
             scores=best.scores,
+            steps=torch.stack([r.steps for r in results]).sum(0),
             random_steps=torch.stack([r.random_steps for r in results]).sum(0),
-            warnings=tuple(dict.fromkeys(w for r in results for w in r.warnings)),
+            notes=tuple(dict.fromkeys(note for r in results for note in r.notes)),
             names=tuple(self.members),
             winner=winner,
-            members=results,
+            members=tuple(results),
         )
-
-    def _results(self, model: Model, x: Tensor, y: Tensor, keys: Tensor) -> Iterator[ExplanationResult]:
-        """Every member's result; members that explain alike share the clean maps."""
-        seen: Known[Before] = Known()
-        for member in self.members.values():
-            before = seen.recall(member.attribution) or member.look(model, x, y)
-            seen.remember(member.attribution, before)
-            yield member.run(model, x, y, keys=keys, before=before)
 
 
 def _wins(challenger: ExplanationResult, best: ExplanationResult) -> Tensor:
     """A success beats a failure; among successes the smaller Kendall's tau; among failures one that kept the label."""
-    success, smaller = challenger.outcome == Outcome.ATTACKED, challenger.scores.kendall < best.scores.kendall
+    success, smaller = challenger.outcome == Outcome.ATTACKED, challenger.scores["kendall"] < best.scores["kendall"]
     kept_label = (challenger.outcome == Outcome.UNMOVED) & (best.outcome == Outcome.LABEL_LOST)
     return success & (smaller | (best.outcome != Outcome.ATTACKED)) | kept_label
 
@@ -93,5 +127,6 @@ def _merge(wins: Tensor, challenger: ExplanationResult, best: ExplanationResult)
         x_adv=torch.where(per_example(wins, best.x_adv), challenger.x_adv, best.x_adv),
         outcome=torch.where(wins, challenger.outcome, best.outcome),
         scores=challenger.scores.where(wins, best.scores),
+        steps=best.steps,
         random_steps=best.random_steps,
     )

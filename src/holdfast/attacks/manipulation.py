@@ -2,8 +2,8 @@
 
     minimise   w_map * MSE(map(x'), target) + w_out * MSE(softmax f(x'), softmax f(x))     over x' in [0, 1]^P
 
-by Adam on the image, on the smooth twin whose sharpness grows geometrically, so that the result holds on the ReLU
-network. The change stays small because the output has to stay, not because it is told to.
+by Adam on the image, on the softplus surrogate whose sharpness grows geometrically, so that the result holds on the
+ReLU network. No bound keeps the change small; only the weight on the output does.
 """
 
 import math
@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from holdfast.attribution.engine import check_logits
 from holdfast.attribution.integrated import IntegratedGradients
+from holdfast.attribution.saliency import map_of
 from holdfast.attribution.scores import true_probability
-from holdfast.checks import check_images, check_labels
+from holdfast.engine.checks import check_images, check_labels
+from holdfast.engine.gradients import check_logits
+from holdfast.engine.modes import evaluating
 from holdfast.errors import expected
-from holdfast.losses.maps import map_of
 from holdfast.models.double_backward import require_second_order
-from holdfast.models.modes import evaluating
-from holdfast.models.surrogate import smooth
+from holdfast.models.surrogate import softplus_surrogate
 from holdfast.types import Attribution, Model
 
 
@@ -75,7 +75,7 @@ class Manipulation:
         """Summed over the batch: Adam works entry by entry, so examples do not meet."""
         shown = map_of(model, x_adv, y, self.attribution, beta=beta, graph=True)
         shown = shown / (shown.shape[1] * shown.shape[2])
-        with smooth(beta):
+        with softplus_surrogate(beta):
             out = model(x_adv).softmax(1)
         of_map = (shown - target).square().mean((1, 2))
         of_output = (out - output).square().mean(1)

@@ -13,18 +13,20 @@ import torch
 from torch import Tensor
 
 from holdfast import rng
-from holdfast.attacks.batch import Batch, predictions
-from holdfast.attribution.engine import check_chunk, images_per_pass
-from holdfast.balls import Ball
-from holdfast.checks import check_images, check_keys, check_labels
+from holdfast.attacks.active import ActiveExamples
+from holdfast.attacks.balls import Ball
+from holdfast.engine.checks import check_images, check_keys, check_labels
+from holdfast.engine.gradients import check_chunk, images_per_pass
+from holdfast.engine.modes import evaluating, frozen
+from holdfast.engine.ops import flatten
+from holdfast.engine.parallel import map_chunks
+from holdfast.engine.predictions import predictions
+from holdfast.engine.second_order import second_order
 from holdfast.errors import expected
-from holdfast.losses.base import Clean, Loss, select
-from holdfast.losses.maps import NoDirection
-from holdfast.models.double_backward import require_second_order, second_order
-from holdfast.models.modes import evaluating, frozen
-from holdfast.ops import flatten
-from holdfast.side_by_side import map_chunks
-from holdfast.types import Known, Model, Pair
+from holdfast.losses.base import Loss, select
+from holdfast.losses.map_distance import NoDirection
+from holdfast.models.double_backward import require_second_order
+from holdfast.types import MapCache, Model, Pair
 
 
 class Last:
@@ -60,7 +62,7 @@ class AttackResult:
     """bool: the prediction was not y when the attack stopped; known only with `stop_when_fooled`."""
     random_steps: Tensor
     """int64: steps for which the gradient was zero (or NaN) everywhere, so that a keyed random sign was taken."""
-    maps: Known[Tensor] = field(default_factory=Known)
+    maps: MapCache[Tensor] = field(default_factory=MapCache)
     """Saliency maps [B, H, W] of the kept iterates that `best_by` looked at, by their attribution."""
 
 
@@ -74,7 +76,7 @@ class PGD:
     prediction is not y. `quantize` keeps changes to whole grey levels of 1/255. `chunk` bounds the images in one
     forward pass. With `restarts` the whole search is repeated from other random starts and the best is kept.
 
-    >>> from holdfast.balls import Linf
+    >>> from holdfast.attacks.balls import Linf
     >>> from holdfast.losses import CrossEntropy
     >>> attack = PGD(CrossEntropy(), ball=Linf(0.1), steps=2, step_size=0.1)
     >>> x, y = torch.full((1, 1, 1, 2), 0.5), torch.tensor([0])
@@ -122,7 +124,7 @@ class PGD:
         *,
         keys: Tensor,
         active: Tensor | None = None,
-        maps: Known[Tensor] | None = None,
+        maps: MapCache[Tensor] | None = None,
     ) -> AttackResult:
         """The perturbed images and what happened on the way; examples that are not `active` [B] stay as they are.
 
@@ -133,50 +135,37 @@ class PGD:
         check_keys(keys, x.shape[0])
         if self.quantize:
             _check_grid(x)
-        with evaluating(model):
-            if self.loss.second_order and x.shape[0]:
-                require_second_order(model, x[:1])
-            with frozen(model), second_order(self.loss.second_order):
-                return self._search(model, x.detach(), y, keys, active, maps or Known())
-
-    def _search(
-        self,
-        model: Model,
-        x: Tensor,
-        y: Tensor,
-        keys: Tensor,
-        active: Tensor | None,
-        maps: Known[Tensor],
-    ) -> AttackResult:
-        result = _nothing_yet(x)
+        x, result = x.detach(), _nothing_yet(x)
         rows = torch.arange(x.shape[0], device=x.device) if active is None else active.nonzero().flatten()
         if rows.numel() == 0:
             return result
-        return replace(self, loss=self.loss.for_rows(rows))._search_rows(
-            model,
-            Batch(rows, x[rows], y[rows], keys[rows], None, {}, None, maps.at(rows)),
-            result,
-        )
+        some = replace(self, loss=self.loss.for_rows(rows))
+        with evaluating(model):
+            if self.loss.second_order:
+                require_second_order(model, x[:1])
+            known = (maps or MapCache()).rows(rows)
+            with frozen(model), second_order(self.loss.second_order):
+                some._search(model, ActiveExamples(rows, x[rows], y[rows], keys[rows], None, {}, None, known), result)
+        return result
 
-    def _search_rows(self, model: Model, batch: Batch, result: AttackResult) -> AttackResult:
-        rows = batch.rows
-        whole = self._with_clean_side(model, batch)
+    def _search(self, model: Model, examples: ActiveExamples, result: AttackResult) -> None:
+        """All restarts, writing what is worth keeping into `result`."""
+        whole = self._with_clean_side(model, examples)
         if self.stop_when_fooled and whole.label is not None:  # wrong already: done, at no further cost
             wrong = whole.label != whole.y
-            result.fooled[rows] = result.found[rows] = wrong
+            result.fooled[whole.rows] = result.found[whole.rows] = wrong
             whole = whole.keep(~wrong)
         rows = whole.rows
         if rows.numel() == 0:
-            return result
+            return
         if whole.judge_clean is not None:  # what is kept must beat the clean image
             result.value[rows] = self._judge_clean(model, whole)
         for restart in range(self.restarts):
-            batch = whole if restart == 0 or not self.stop_when_fooled else whole.keep(~result.fooled[rows])
-            if batch.rows.numel():
-                self._climb(model, batch, restart, result)
-        return result
+            active = whole if restart == 0 or not self.stop_when_fooled else whole.keep(~result.fooled[rows])
+            if active.rows.numel():
+                self._climb(model, active, restart, result)
 
-    def _with_clean_side(self, model: Model, batch: Batch) -> Batch:
+    def _with_clean_side(self, model: Model, batch: ActiveExamples) -> ActiveExamples:
         """The batch with the labels and the clean side of the judge."""
         needs_label = self.keep_prediction or self.stop_when_fooled
         # who needs no labels pays for one image only, to learn how many classes there are
@@ -189,7 +178,7 @@ class PGD:
             judge_clean=judge.prepare(model, Pair(batch.x, batch.x, batch.y, batch.maps)) if judge else None,
         )
 
-    def _climb(self, model: Model, batch: Batch, restart: int, result: AttackResult) -> None:
+    def _climb(self, model: Model, batch: ActiveExamples, restart: int, result: AttackResult) -> None:
         """One search from one start, writing what is worth keeping into `result`."""
         x_adv = batch.x
         if self.random_start:
@@ -217,7 +206,9 @@ class PGD:
         # the clean image may have the largest loss, but it is never an attack that moved the map
         return step > 0 or self.random_start or self.best_by is None
 
-    def _keep_best(self, model: Model, batch: Batch, x_adv: Tensor, here: _Seen | None, result: AttackResult) -> Tensor:
+    def _keep_best(
+        self, model: Model, batch: ActiveExamples, x_adv: Tensor, here: _Seen | None, result: AttackResult
+    ) -> Tensor:
         """Write the iterates worth keeping into `result`; which examples go on, [B]."""
         allowed = torch.ones_like(batch.y, dtype=torch.bool)
         fooled = torch.zeros_like(allowed)
@@ -242,32 +233,34 @@ class PGD:
         return ~fooled
 
     def _score(
-        self, model: Model, batch: Batch, x_adv: Tensor, here: _Seen | None, allowed: Tensor
-    ) -> tuple[Tensor | None, Known[Tensor]]:
+        self, model: Model, batch: ActiveExamples, x_adv: Tensor, here: _Seen | None, allowed: Tensor
+    ) -> tuple[Tensor | None, MapCache[Tensor]]:
         """What the iterates are compared by, [B], and the maps of the allowed ones that were computed for it."""
         if batch.judge_clean is None:
-            return None if isinstance(self.best_by, Last) or here is None else here.value, Known()
+            return None if isinstance(self.best_by, Last) or here is None else here.value, MapCache()
         # what may not be kept need not be judged, and a map costs as much as all the rest of a step
         score = torch.full(batch.y.shape, -torch.inf, dtype=torch.float64, device=x_adv.device)
         if not bool(allowed.any()):
-            return score, Known()
+            return score, MapCache()
         score[allowed], shown = self._judge(model, batch.keep(allowed), x_adv[allowed])
         return score, shown
 
-    def _judge_clean(self, model: Model, batch: Batch) -> Tensor:
+    def _judge_clean(self, model: Model, batch: ActiveExamples) -> Tensor:
         assert isinstance(self.best_by, Loss)
         assert batch.judge_clean is not None
         known = self.best_by.unchanged(batch.judge_clean)
         return self._judge(model, batch, batch.x)[0] if known is None else known.double()
 
     @torch.no_grad()
-    def _judge(self, model: Model, batch: Batch, x_adv: Tensor) -> tuple[Tensor, Known[Tensor]]:
+    def _judge(self, model: Model, batch: ActiveExamples, x_adv: Tensor) -> tuple[Tensor, MapCache[Tensor]]:
         assert isinstance(self.best_by, Loss)
         assert batch.judge_clean is not None
-        scene = self.best_by.scene(model, Pair(batch.x, x_adv, batch.y))
-        return self.best_by.value(scene, batch.judge_clean).double(), scene.shown
+        context = self.best_by.context(model, Pair(batch.x, x_adv, batch.y))
+        return self.best_by.value(context, batch.judge_clean).double(), context.perturbed_maps
 
-    def _step(self, batch: Batch, x_adv: Tensor, gradient: Tensor, number: int, result: AttackResult) -> Tensor:
+    def _step(
+        self, batch: ActiveExamples, x_adv: Tensor, gradient: Tensor, number: int, result: AttackResult
+    ) -> Tensor:
         gradient = gradient.nan_to_num(nan=0.0, posinf=1e30, neginf=-1e30)
         lost = (flatten(gradient) == 0).all(1)
         if bool(lost.any()):  # nowhere to go: a keyed random sign instead of standing still
@@ -286,14 +279,19 @@ class PGD:
         levels = (x_adv - x) * GREY_LEVELS
         return ((x * GREY_LEVELS).round() + (levels + 1e-3 * levels.sign()).trunc()) / GREY_LEVELS
 
-    def _ascent(self, model: Model, batch: Batch, x_adv: Tensor, *, gradient_too: bool) -> _Seen | None:
+    def _ascent(self, model: Model, batch: ActiveExamples, x_adv: Tensor, *, gradient_too: bool) -> _Seen | None:
         """The loss, its gradient and the labels, over so many examples at a time as fit; None when nobody asks."""
         if not gradient_too and self.best_by is not None:
             return None
 
         def of_rows(part: slice) -> _Seen:
-            pair = Pair(batch.x[part], x_adv[part], batch.y[part])
-            return self._look(model, pair, select(batch.clean, part), gradient_too)
+            with torch.set_grad_enabled(gradient_too):
+                there = x_adv[part].detach().requires_grad_(gradient_too)
+                context = self.loss.context(model, Pair(batch.x[part], there, batch.y[part]))
+                value = self.loss.value(context, select(batch.clean, part))
+                gradient = self._gradient(value, there) if gradient_too else None
+            logits = context.known_logits.get(("perturbed", None))
+            return _Seen(value.detach(), gradient, None if logits is None else logits.detach().argmax(1))
 
         points = self.loss.points
         most = max(1, self._images_per_pass(x_adv) // points)
@@ -306,22 +304,17 @@ class PGD:
             labels=torch.cat(labels) if len(labels) == len(found) else None,
         )
 
-    def _look(self, model: Model, pair: Pair, clean: Clean, gradient_too: bool) -> _Seen:
-        with torch.set_grad_enabled(gradient_too):
-            x_adv = pair.x_adv.detach().requires_grad_(gradient_too)
-            scene = self.loss.scene(model, Pair(pair.x, x_adv, pair.y))
-            value = self.loss.value(scene, clean)
-            gradient = None
-            if value.requires_grad:
-                (gradient,) = torch.autograd.grad(value.sum(), x_adv, allow_unused=True)
-            if gradient_too and gradient is None:
-                raise expected(
-                    "a loss that depends differentiably on the image",
-                    got=f"{type(self.loss).__name__} without a gradient",
-                    fix="the model or the loss detaches its input",
-                )
-        logits = scene.seen_logits.get(("perturbed", None))
-        return _Seen(value.detach(), gradient, None if logits is None else logits.detach().argmax(1))
+    def _gradient(self, value: Tensor, x_adv: Tensor) -> Tensor:
+        found = None
+        if value.requires_grad:
+            (found,) = torch.autograd.grad(value.sum(), x_adv, allow_unused=True)
+        if found is None:
+            raise expected(
+                "a loss that depends differentiably on the image",
+                got=f"{type(self.loss).__name__} without a gradient",
+                fix="the model or the loss detaches its input",
+            )
+        return found
 
     def _images_per_pass(self, x: Tensor) -> int:
         return self.chunk or images_per_pass(x)

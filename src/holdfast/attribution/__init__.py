@@ -1,10 +1,12 @@
-"""Maps that say which pixels a prediction rests on, differentiable to second order."""
+"""Maps that say which pixels a prediction rests on, differentiable to second order. Imports `engine` and `models`."""
 
-from holdfast.attribution.engine import Target
-from holdfast.attribution.gradients import Gradient, InputXGradient, SmoothGrad
+from holdfast.attribution.base import GradientMap, Maps
+from holdfast.attribution.gradient import Gradient
+from holdfast.attribution.input_x_gradient import InputXGradient
 from holdfast.attribution.integrated import IntegratedGradients
-from holdfast.attribution.maps import saliency_map
 from holdfast.attribution.quadrature import RULES
+from holdfast.attribution.registry import MAPS, make_map
+from holdfast.attribution.saliency import map_of, saliency_map
 from holdfast.attribution.scores import (
     ClassLogit,
     ClassProbability,
@@ -14,16 +16,21 @@ from holdfast.attribution.scores import (
     true_loss,
     true_probability,
 )
+from holdfast.attribution.smoothgrad import SmoothGrad
 
 __all__ = [
+    "MAPS",
     "RULES",
     "ClassLogit",
     "ClassProbability",
     "Gradient",
+    "GradientMap",
     "InputXGradient",
     "IntegratedGradients",
+    "Maps",
     "SmoothGrad",
-    "Target",
+    "make_map",
+    "map_of",
     "margin",
     "most_confusing",
     "saliency_map",

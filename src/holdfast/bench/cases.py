@@ -193,7 +193,7 @@ def _fast_protocol(quick: bool) -> Iterator[Case]:
     y = model(x).argmax(1)
     steps, points = (2, 10) if quick else (40, 100)
     shared: dict[str, Any] = {"eps": EPS, "step_size": 0.01, "steps": steps, "k": 200, "ig_steps": points}
-    fast, full = ifia(**shared, search_points=1 if quick else FAST_POINTS), ifia(**shared)
+    fast, full = ifia(**shared, search_ig_steps=1 if quick else FAST_POINTS), ifia(**shared)
     yield Case(
         name=f"IFIA, fast protocol, {steps} iterations, {len(x)} images",
         peer=f"paper protocol, {points} points",

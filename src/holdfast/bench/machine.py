@@ -14,8 +14,8 @@ import holdfast as hf
 from holdfast.bench.cases import EPS
 from holdfast.bench.timing import seconds
 from holdfast.bench.work import GREY, images, keys, network
+from holdfast.engine.passes import count_passes
 from holdfast.losses import CrossEntropy, IGNorm
-from holdfast.meter import metered
 from holdfast.recipes import ifia
 
 
@@ -84,19 +84,19 @@ def peak_memory() -> int:
 
 
 def _share(name: str, work: Work, flops: int, rounds: int) -> Share:
-    with metered() as meter:
+    with count_passes() as counter:
         work()
     rates, times, size = [], [], 1024
     for _ in range(rounds):  # the machine's rate beside every measurement: it changes from minute to minute
         rate = 2 * size**3 / sgemm(size)
         times.append(seconds(work))
-        rates.append((rate, meter.passes * flops / times[-1] / rate))
+        rates.append((rate, counter.passes * flops / times[-1] / rate))
     found = sorted(share for _, share in rates)
     return Share(
         name=name,
         seconds=median(times),
-        example_passes=meter.passes,
-        passes_per_second=meter.passes / median(times),
+        example_passes=counter.passes,
+        passes_per_second=counter.passes / median(times),
         share=median(found),
         interval=(found[0], found[-1]),
         sgemm_gflops=median(rate for rate, _ in rates) / 1e9,

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from holdfast.models.surrogate import smooth
+from holdfast.models.surrogate import softplus_surrogate
 
 
 def path_map(net: nn.Module, image: Tensor, label: int, points: int, *, graph: bool = False) -> Tensor:
@@ -35,7 +35,7 @@ def _ifia(
     current, kept, smallest = image.clone(), image, 1.0
     for _ in range(steps):
         moving = current.detach().requires_grad_()
-        with smooth(1.0):
+        with softplus_surrogate(1.0):
             mass = (path_map(net, moving, label, points, graph=True) * top).sum()
         (gradient,) = torch.autograd.grad(mass, moving)
         current = (current - step_size * gradient.sign()).clamp(image - eps, image + eps).clamp(0, 1)

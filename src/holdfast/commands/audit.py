@@ -23,7 +23,9 @@ def audit(
     k: int | None = None,
     ig_steps: int = 50,
     limit: int | None = 64,
+    map: str = "ig",  # noqa: A002 - the name of the flag
     strong: bool = True,
+    attacks: tuple[str, ...] = (),
     seed: int = 0,
     device: str = "auto",
     quiet: bool = False,
@@ -53,18 +55,20 @@ def audit(
         k: How many of the top pixels are watched; a tenth of the image if not given.
         ig_steps: Points of integrated gradients.
         limit: How many images, a seeded stratified subset; None for all.
+        map: The explanation to audit: ig, gradient, input-x-gradient or smoothgrad.
         strong: Also the ensemble of eight attacks, of which the worst counts; about four times the work.
+        attacks: Run these attacks instead, such as ifia-topk ifia-cosine random.
         seed: Decides the subset and the random parts of the attacks.
         device: cpu, cuda, ...; auto takes the GPU if there is one.
         quiet: No progress line.
     """
     from rich.console import Console
 
-    from holdfast.auditing import AuditSettings
-    from holdfast.auditing import audit as run_audit
     from holdfast.commands.progress import measuring
+    from holdfast.evaluation.audit import AuditSettings
+    from holdfast.evaluation.audit import audit as run_audit
     from holdfast.report import view_runs, write_report
-    from holdfast.results import read_run
+    from holdfast.runs import read_run
     from holdfast.training import pick_device
 
     console, where = Console(), pick_device(device)
@@ -72,9 +76,19 @@ def audit(
     images = _images(data, size, split, labels)
     for line in _assumptions(network, images, labels, weights, model):
         console.print(line, style="dim", highlight=False, soft_wrap=True)
-    settings = AuditSettings(eps=eps, steps=steps, k=k, ig_steps=ig_steps, limit=limit, strong=strong, seed=seed)
-    with measuring(console, quiet) as report:
-        answer = run_audit(network, images, settings, labels=labels, out=out, device=where, report=report)
+    settings = AuditSettings(
+        eps=eps,
+        steps=steps,
+        k=k,
+        ig_steps=ig_steps,
+        limit=limit,
+        map=map,
+        strong=strong,
+        attacks=attacks or None,
+        seed=seed,
+    )
+    with measuring(console, quiet) as on_progress:
+        answer = run_audit(network, images, settings, labels=labels, out=out, device=where, on_progress=on_progress)
     console.print(str(answer), highlight=False, soft_wrap=True)
     page = out / "report.html"
     write_report(view_runs([read_run(out)]), page, title=f"Audit of {model}")
@@ -86,7 +100,7 @@ def _network(
 ) -> "Classifier":
     from holdfast.config import Network
     from holdfast.errors import expected
-    from holdfast.experiment import build_model, load, put_weights
+    from holdfast.experiment.networks import build_model, load, put_weights
 
     if ":" not in model:
         if not Path(model).is_dir():

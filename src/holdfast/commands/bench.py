@@ -107,8 +107,8 @@ def _append(path: Path, found: list[Any], memory: int) -> None:
 
     import torch
 
-    from holdfast.results import collect_provenance
-    from holdfast.results.lines import append_lines
+    from holdfast.runs import collect_provenance
+    from holdfast.storage.lines import append_lines
 
     origin = collect_provenance(threads=torch.get_num_threads()) | {"peak_memory": memory}
     lines = [{"kind": type(row).__name__.lower(), **asdict(row), "origin": origin} for row in found]

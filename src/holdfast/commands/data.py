@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from holdfast.data.download import Progress
-    from holdfast.data.sources import Request
-    from holdfast.data.spec import Spec
+    from holdfast.data.sources.download import Progress
+    from holdfast.data.sources.kinds import Request
+    from holdfast.data.spec import DatasetSpec
 
 
 def list_datasets(root: Path | None = None) -> None:
@@ -23,7 +23,7 @@ def list_datasets(root: Path | None = None) -> None:
     from rich.table import Column, Table
 
     from holdfast.data.registry import SPECS
-    from holdfast.data.sources import Request
+    from holdfast.data.sources.kinds import Request
 
     table = Table("name", "train + test", "shape", "classes", "here", Column("comes from", overflow="fold"), box=None)
     for spec in SPECS.values():
@@ -41,10 +41,10 @@ def get_dataset(name: str, /, root: Path | None = None, force: bool = False) -> 
     """
     from rich.console import Console
 
-    from holdfast.data.download import Download
-    from holdfast.data.obtain import obtain
     from holdfast.data.registry import find_spec
-    from holdfast.data.sources import SPLITS, Request
+    from holdfast.data.sources.download import Download
+    from holdfast.data.sources.kinds import SPLITS, Request
+    from holdfast.data.sources.obtain import obtain
 
     spec = find_spec(name)
     console = Console()
@@ -57,8 +57,8 @@ def get_dataset(name: str, /, root: Path | None = None, force: bool = False) -> 
             console.print(f"{name} {split}: {len(arrays.y):,} images, verified, from {source.name}", highlight=False)
 
 
-def _row(spec: "Spec", request: "Request") -> tuple[str, ...]:
-    from holdfast.data.obtain import candidates
+def _row(spec: "DatasetSpec", request: "Request") -> tuple[str, ...]:
+    from holdfast.data.sources.obtain import candidates
 
     found = [candidates(spec, split, request) for split in spec.counts]
     here = all(sources and not sources[0].remote for sources in found)

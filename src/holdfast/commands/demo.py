@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    from holdfast.jobs import Job
+    from holdfast.experiment.jobs import Job
 
 METHODS = ("natural", "madry", "ig_sum_norm", "erar", "erar_plus")
 PAIRS = (
@@ -54,7 +54,7 @@ def demo(
 
 
 def _jobs(out: Path, steps: int, limit: int) -> "list[Job]":
-    from holdfast.jobs import Job
+    from holdfast.experiment.jobs import Job
 
     changes = (("train.steps", str(steps)), ("train.log_every", "10"), ("evaluate.limit", str(limit)))
     slowest_first = ("erar_plus", "erar", "ig_sum_norm", "madry", "natural")
@@ -64,7 +64,7 @@ def _jobs(out: Path, steps: int, limit: int) -> "list[Job]":
 
 def _show(jobs: "list[Job]", out: Path, console: "Console") -> None:
     from holdfast.report import view_runs, write_report
-    from holdfast.results import read_run
+    from holdfast.runs import read_run
 
     runs = {job.folder.name: job.folder for job in jobs}
     console.print(_table(runs))
@@ -79,7 +79,7 @@ def _table(runs: dict[str, Path]) -> "RichTable":
     """The short table: medians only; intervals, n and exclusions are in the report."""
     from rich.table import Table as RichTable
 
-    from holdfast.results import read_run
+    from holdfast.runs import read_run
 
     found = {method: read_run(runs[method]).summary or {} for method in METHODS}
     first = found[METHODS[0]]
@@ -101,7 +101,7 @@ def _pair(top_k: float | None, kendall: float | None) -> str:
 
 def comparisons(runs: dict[str, Path], pairs: tuple[tuple[str, str], ...], attack: str = "ifia-ensemble") -> list[str]:
     """One sentence a pair: does the first hold better than the second, on the same images, outside its interval?"""
-    from holdfast.results import paired_difference, read_run
+    from holdfast.runs import paired_difference, read_run
 
     rows = {name: read_run(folder).rows_of(attack) for name, folder in runs.items()}
     said = []

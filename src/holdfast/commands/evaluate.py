@@ -45,11 +45,11 @@ def evaluate(
 
     from holdfast.commands.progress import measuring
     from holdfast.errors import expected
-    from holdfast.measure import MeasureOptions, measure
+    from holdfast.experiment.measure import MeasureOptions, measure
     from holdfast.report import view_runs
     from holdfast.report.render import to_rich
     from holdfast.report.tables import results_table
-    from holdfast.results import read_run
+    from holdfast.runs import read_run
 
     if natural is not None and not quality:
         raise expected("--natural only with --quality", got="--natural alone", fix="add --quality")
@@ -63,7 +63,7 @@ def evaluate(
         diagnose=diagnose,
     )
     console = Console()
-    with measuring(console, quiet) as report:
-        measure(run, options, device=device, report=report)
+    with measuring(console, quiet) as on_progress:
+        measure(run, options, device=device, on_progress=on_progress)
     console.print(to_rich(results_table(view_runs([read_run(run)]))))
     console.print(f"rows: {run / 'examples.csv'}; page: holdfast report {run}", highlight=False, soft_wrap=True)

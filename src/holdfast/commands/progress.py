@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
 
-    from holdfast.jobs import Job
+    from holdfast.experiment.jobs import Job
 
 
 def run_with_progress(
@@ -23,7 +23,7 @@ def run_with_progress(
     """Run the jobs with one bar each: training fills the first half, measuring the second."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from holdfast.jobs import LAUNCHERS, progress_of
+    from holdfast.experiment.jobs import LAUNCHERS, progress_of
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[doing]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bars:

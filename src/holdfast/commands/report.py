@@ -43,7 +43,7 @@ def report(
     from rich.console import Console
 
     from holdfast.report import view_runs
-    from holdfast.results import find_runs
+    from holdfast.runs import find_runs
 
     console = Console()
     found, others = find_runs(runs)

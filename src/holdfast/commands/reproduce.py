@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    from holdfast.jobs import Job
-    from holdfast.tables import PaperTable
+    from holdfast.experiment.jobs import Job
+    from holdfast.experiment.tables import PaperTable
 
 MOST_SEEDS = 10
 """Runs of so many seeds are looked for when the page of results is written."""
@@ -56,10 +56,10 @@ def reproduce(
     from rich.console import Console
 
     from holdfast.errors import expected
-    from holdfast.jobs import in_order_of_need
+    from holdfast.experiment.jobs import dependency_waves
+    from holdfast.experiment.tables import TABLES
     from holdfast.report import view_runs, write_page
-    from holdfast.results import read_run
-    from holdfast.tables import TABLES
+    from holdfast.runs import read_run
 
     console = Console()
     if show or not table:
@@ -77,7 +77,7 @@ def reproduce(
     natural = [
         job for job in jobs if wanted.quality and job.folder.name == "natural"
     ]  # the others are compared with it
-    for part in [*in_order_of_need(natural), *in_order_of_need([job for job in jobs if job not in natural])]:
+    for part in [*dependency_waves(natural), *dependency_waves([job for job in jobs if job not in natural])]:
         _run(part, workers, launcher, console)
     _print(wanted, jobs, out, console)
     if tier == "cpu" and not options:  # the page shows all runs of the table, whichever were asked for now
@@ -89,7 +89,7 @@ def reproduce(
 def _list(out: Path, tier: str) -> "RichTable":
     from rich.table import Table as RichTable
 
-    from holdfast.tables import FIGURES, TABLES, state_of
+    from holdfast.experiment.tables import FIGURES, TABLES, state_of
 
     listed = RichTable("name", "what the paper shows", f"state (tier {tier})", box=None)
     for known in TABLES.values():
@@ -113,7 +113,7 @@ def _print(table: "PaperTable", jobs: "list[Job]", out: Path, console: "Console"
     from holdfast.report.render import to_rich
     from holdfast.report.tables import quality_table, results_table
     from holdfast.report.view import datasets
-    from holdfast.results import read_run
+    from holdfast.runs import read_run
 
     views = view_runs([read_run(job.folder) for job in jobs])
     for group in datasets(views).values():

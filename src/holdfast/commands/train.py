@@ -27,7 +27,7 @@ def train(
 ) -> None:
     """Train a network whose explanations hold, into a run directory with its config, log, checkpoints and weights.
 
-        holdfast train digits/erar                                   a minute, no download; into runs/digits-erar
+        holdfast train digits/erar                                   a minute, no download; into runs/digits/erar
         holdfast train mnist/erar:cpu --train.steps 500 --out runs/a another tier, one setting changed
         holdfast train mnist/madry --method.settings.eps 0.2 --seed 1
         holdfast train mnist/erar:cpu --init w.safetensors           harden a network that is trained already
@@ -43,7 +43,8 @@ def train(
     Args:
         preset: What to train: dataset/method[:tier], as `holdfast presets` lists them.
         config: A config file instead of a preset; with `base = "dataset/method:tier"` it only says what differs.
-        out: The run directory to write; runs/<preset> if not given.
+        out: The run directory to write; runs/<dataset>/<method>[-seed] if not given, with the tier before it unless
+            that is cpu.
         resume: Go on with the run in the directory; it ends as if it had not been interrupted.
         init: Weights to start from: a .safetensors file or the folder of a run (train.init).
         model: The network: a registered name, or package.module:function that builds your own (model.name).
@@ -55,8 +56,11 @@ def train(
     fixed = {"train.init": init, "model.name": model, "data.name": data, "seed": seed, "train.device": device}
     changes = [(key, str(value)) for key, value in fixed.items() if value is not None]
     changes += [(key, text) for key, text in overrides]
-    folder = out or _default_folder(preset, config)
-    _run(_config(preset, config, folder, resume, changes), folder, resume, quiet)
+    folder = out or _default_folder(preset, config, seed or 0, resume)
+    settings = _config(preset, config, folder, resume, changes)
+    if not (resume and any((folder / "checkpoints").glob("step-*"))):
+        _train_starts(settings, folder, quiet, [change for change in changes if change[0] in _FOR_STARTS_TOO])
+    _run(settings, folder, resume, quiet)
 
 
 train.takes_overrides = True  # type: ignore[attr-defined]  # the command line gives it the words --section.key VALUE
@@ -70,8 +74,21 @@ def _config(preset: str, file: Path | None, folder: Path, resume: bool, changes:
     return make_config(preset, file=file, overrides=changes)
 
 
+_FOR_STARTS_TOO = ("seed", "train.device", "data.root")
+"""What is also passed on to the runs that a run starts from."""
+
+
+def _train_starts(config: Any, folder: Path, quiet: bool, changes: list[tuple[str, str]]) -> None:
+    """Train the runs that this one starts from, where they are missing, after saying so."""
+    from holdfast.experiment import run
+
+    for preset, start in run.missing_starts(config, folder):
+        _say(f"{config.preset or folder} starts from {preset}, which is not at {start}: training it first", sys.stdout)
+        _run(run.make_start_config(preset, changes), start, (start / "config.toml").exists(), quiet)
+
+
 def _run(config: Any, folder: Path, resume: bool, quiet: bool) -> None:
-    from holdfast.experiment import run_training
+    from holdfast.experiment.run import run_training
     from holdfast.training import Interrupted
 
     try:
@@ -84,14 +101,18 @@ def _run(config: Any, folder: Path, resume: bool, quiet: bool) -> None:
     _say(f"next: holdfast evaluate {shlex.quote(str(folder))}", sys.stdout)
 
 
-def _default_folder(preset: str, file: Path | None) -> Path:
+def _default_folder(preset: str, file: Path | None, seed: int, resume: bool) -> Path:
+    from holdfast.config import find_preset
     from holdfast.errors import expected
+    from holdfast.experiment.layout import run_folder
 
-    if not preset and file is None:
-        raise expected(
-            "a preset, --config FILE or --out RUN --resume", got="none", fix="try: holdfast train digits/erar"
-        )
-    return Path("runs") / (preset.replace("/", "-").replace(":", "-") if preset or file is None else file.stem)
+    if preset:
+        before = Path("runs") / preset.replace("/", "-").replace(":", "-")  # where version 0.1 put it
+        return before if resume and before.is_dir() else run_folder(find_preset(preset), seed)
+    if file is None:
+        fix = "try: holdfast train digits/erar"
+        raise expected("a preset, --config FILE or --out RUN --resume", got="none", fix=fix)
+    return Path("runs") / file.stem
 
 
 def _resume_command(folder: Path) -> str:

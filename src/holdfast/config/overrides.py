@@ -4,6 +4,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
+from holdfast.config.aliases import current_key
 from holdfast.config.merge import CHOOSERS, merge
 from holdfast.config.problems import choices, keys
 from holdfast.config.schema import RunConfig
@@ -43,7 +44,7 @@ def apply_overrides(values: Mapping[str, Any], overrides: Sequence[Override]) ->
     What names a dataset, network, method or kind comes first, since it clears the settings of the one before.
     """
     changed = dict(values)
-    overrides = [(key.replace("-", "_"), text) for key, text in overrides]
+    overrides = [(current_key(key.replace("-", "_")), text) for key, text in overrides]
     for key, text in sorted(overrides, key=lambda override: override[0].split(".")[-1] not in CHOOSERS):
         change: Any = None if text.lower() == "none" else _typed(key, text)
         for part in reversed(key.split(".")):

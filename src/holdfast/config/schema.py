@@ -154,7 +154,7 @@ class PGDProtocol(Section):
 class IFIAProtocol(Section):
     """The reference attack on the maps; `quantize` keeps its images at multiples of 1/255.
 
-    `search_points` makes it the fast protocol: so many midpoints inside the search, `ig_steps` for the final maps.
+    `search_ig_steps` makes it the fast protocol: so many midpoints inside the search, `ig_steps` for the final maps.
     """
 
     eps: NotNegative
@@ -163,7 +163,7 @@ class IFIAProtocol(Section):
     k: Count
     eval_k: Count | None = None
     ig_steps: Count = 100
-    search_points: Count | None = None
+    search_ig_steps: Count | None = None
     quantize: bool = False
 
 
@@ -173,16 +173,23 @@ class EnsembleProtocol(Section):
     steps: Count = 50
     step_size: Positive | None = None
     ig_steps: Count = 100
-    search_points: Count | None = None
+    search_ig_steps: Count | None = None
     restarts: Count = 1
     kinds: Texts | None = None
 
 
 class Evaluate(Section):
-    """How the network is measured; the attacks on the maps take `limit` stratified test images."""
+    """How the network is measured; the attacks on the maps take `limit` stratified test images.
+
+    `map` names the explanation that is attacked, with its `map_options`. `attacks` names the attacks on it; without it
+    the reference attack, the ensemble if there is an [evaluate.ensemble], and the random control.
+    """
 
     limit: Count | None = None
     batch_size: Count = 50
+    map: str = "ig"
+    map_options: dict[str, Setting] = {}
+    attacks: Texts | None = None
     pgd: PGDProtocol | None = None
     ifia: IFIAProtocol | None = None
     ensemble: EnsembleProtocol | None = None

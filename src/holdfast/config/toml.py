@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import DataError
-from holdfast.files import read_bounded
+from holdfast.storage.files import read_bounded
 
 _MAX_BYTES = 1 << 20
 _BARE = re.compile(r"[A-Za-z0-9_-]+")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from holdfast.data.arrays import Arrays
+from holdfast.data.formats.arrays import Arrays
 from holdfast.data.subsets import stratified_indices
 from holdfast.errors import expected
 
@@ -20,7 +20,7 @@ class Dataset:
     `ids` and `source`, which names the transforms, it says exactly which pixels these are.
     """
 
-    x: Tensor  # uint8 [N, C, H, W]
+    x: Tensor  # uint8 [N, C, H, W], or float32 in [0, 1]
     y: Tensor  # int64 [N]
     ids: Tensor  # int64 [N], the index in the full split
     name: str
@@ -30,8 +30,12 @@ class Dataset:
     checksum: str
 
     def __post_init__(self) -> None:
-        if self.x.dtype != torch.uint8 or self.x.dim() != 4:
-            raise expected("x as uint8 [N, C, H, W]", got=f"{self.x.dtype} {tuple(self.x.shape)}")
+        if self.x.dtype not in (torch.uint8, torch.float32) or self.x.dim() != 4:
+            got = f"{self.x.dtype} {tuple(self.x.shape)}"
+            raise expected("x as uint8 [N, C, H, W], or float32 with pixels in [0, 1]", got=got)
+        if self.x.dtype == torch.float32 and self.x.numel() and not (self.x.min() >= 0 and self.x.max() <= 1):
+            got = f"[{float(self.x.min()):g}, {float(self.x.max()):g}]"
+            raise expected("float pixels in [0, 1]", got=got, fix="divide by 255; normalise inside the model")
         for field, value in (("y", self.y), ("ids", self.ids)):
             if value.dtype != torch.int64 or value.shape != self.x.shape[:1]:
                 raise expected(f"{field} as int64 [{len(self.x)}]", got=f"{value.dtype} {tuple(value.shape)}")
@@ -85,11 +89,13 @@ def make_dataset(
 
 
 def to_float(x: Tensor, device: torch.device | str | None = None) -> Tensor:
-    """Pixels uint8 0..255 to float32 in [0, 1]; they travel to the device as bytes and are scaled there, in one go.
+    """Pixels uint8 0..255 to float32 in [0, 1]; bytes are moved to the device and scaled there. Floats are kept.
 
     >>> to_float(torch.tensor([0, 51, 255], dtype=torch.uint8)).tolist()
     [0.0, 0.20000000298023224, 1.0]
     """
+    if x.dtype == torch.float32:
+        return x.to(device, non_blocking=True)
     if x.dtype != torch.uint8:
-        raise expected("uint8 pixels", got=x.dtype, fix="floats in [0, 1] need no conversion")
+        raise expected("uint8 or float32 pixels", got=x.dtype, fix="convert them with .float() or .to(torch.uint8)")
     return x.to(device, non_blocking=True).to(torch.float32).div_(255)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.data.dataset import Dataset, make_dataset
-from holdfast.data.obtain import obtain
-from holdfast.data.own_folder import load_folder
-from holdfast.data.own_npz import load_npz
+from holdfast.data.datasets.own_folder import load_folder
+from holdfast.data.datasets.own_npz import load_npz
 from holdfast.data.registry import SPECS, find_spec
-from holdfast.data.sources import SPLITS, Request
-from holdfast.data.spec import Spec
+from holdfast.data.sources.kinds import SPLITS, Request
+from holdfast.data.sources.obtain import obtain
+from holdfast.data.spec import DatasetSpec
 from holdfast.data.transforms import Transform, apply
 from holdfast.errors import expected
 
@@ -45,7 +45,7 @@ def load(
     return apply(dataset, [transforms] if isinstance(transforms, str) else transforms)
 
 
-def load_named(spec: Spec, split: str, request: Request, *, download: bool = True, **options: Any) -> Dataset:
+def load_named(spec: DatasetSpec, split: str, request: Request, *, download: bool = True, **options: Any) -> Dataset:
     """One split of the dataset that `spec` describes, in the variant that the options ask for."""
     _check_split(split, SPLITS)
     _check_options(spec.variant, options, spec.name)

@@ -1,12 +1,12 @@
-"""The named datasets. To add one: write its file with a `Spec`, and add a line here."""
+"""The named datasets. To add one: write its file with a `DatasetSpec`, and add a line here."""
 
 import difflib
 
-from holdfast.data.digits import SPEC as DIGITS
-from holdfast.data.flower17 import SPEC as FLOWER17
-from holdfast.data.gtsrb import SPEC as GTSRB
-from holdfast.data.mnist import FASHION_MNIST, MNIST
-from holdfast.data.spec import Spec
+from holdfast.data.datasets.digits import SPEC as DIGITS
+from holdfast.data.datasets.flower17 import SPEC as FLOWER17
+from holdfast.data.datasets.gtsrb import SPEC as GTSRB
+from holdfast.data.datasets.mnist import FASHION_MNIST, MNIST
+from holdfast.data.spec import DatasetSpec
 from holdfast.errors import expected
 
 _SPECS = (DIGITS, MNIST, FASHION_MNIST, GTSRB, FLOWER17)
@@ -22,7 +22,7 @@ def names() -> tuple[str, ...]:
     return tuple(SPECS)
 
 
-def find_spec(name: str) -> Spec:
+def find_spec(name: str) -> DatasetSpec:
     """The spec of that name; the error for an unknown one suggests the nearest."""
     if name in SPECS:
         return SPECS[name]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from holdfast.data.dataset import Dataset
-from holdfast.data.sources import Source
+from holdfast.data.sources.kinds import Source
 
 
 def as_it_is(dataset: Dataset) -> Dataset:
@@ -13,7 +13,7 @@ def as_it_is(dataset: Dataset) -> Dataset:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec:
+class DatasetSpec:
     """A named dataset: its shape, its verified content, and the sources in the order they are tried.
 
     `variant` takes the loaded split and the dataset's own options (its keyword-only parameters) and returns the variant

@@ -1,5 +1,9 @@
-"""Measure a trained network: accuracy, accuracy under attack, and how far its maps can be moved."""
+"""Measure a trained network: accuracy, accuracy under attack, how far its maps can be moved, and how good they are.
 
-from holdfast.evaluation.plan import Evaluation, Plan, evaluate
+Imports `recipes`, `data`, `runs` and every room before them.
+"""
 
-__all__ = ["Evaluation", "Plan", "evaluate"]
+from holdfast.evaluation.evaluate import evaluate
+from holdfast.evaluation.protocol import Evaluation, EvaluationProtocol
+
+__all__ = ["Evaluation", "EvaluationProtocol", "evaluate"]

@@ -1,6 +1,5 @@
 """Natural accuracy and accuracy under PGD, one row an example, resumable."""
 
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,19 +7,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from holdfast.attacks.batch import predictions
 from holdfast.attacks.pgd import PGD
-from holdfast.attribution.engine import images_per_pass
 from holdfast.data.dataset import Dataset, to_float
-from holdfast.errors import DataError
-from holdfast.models.modes import evaluating
-from holdfast.results.lines import append_lines, read_complete, repair
+from holdfast.engine.gradients import images_per_pass
+from holdfast.engine.modes import evaluating
+from holdfast.engine.predictions import predictions
 from holdfast.rng import make_keys
-from holdfast.seals import COLUMN, sealed_line, unsealed_line
+from holdfast.storage.table import ChecksummedTable
 from holdfast.types import Model
 
-_UNSEALED = "id,label,prediction,pgd_correct\n"
-_HEADER = f"{_UNSEALED.strip()},{COLUMN}\n"
+_COLUMNS = ("id", "label", "prediction", "pgd_correct")
 
 
 @dataclass
@@ -70,7 +66,7 @@ def measure_accuracy(
         every = zip(ids.tolist(), y.tolist(), labels.tolist(), right, strict=True)
         rows = [row for row in every if row[0] not in done]
         if path is not None:
-            _append(path, [_line(*row) for row in rows])
+            _table(path).append([_cells(*row) for row in rows])
         for row in rows:
             _note(found, *row)
         yield len(found.label)
@@ -102,16 +98,13 @@ def _batches(
         yield to_float(data.x[part], device), data.y[part].to(device), data.ids[part].to(device)
 
 
-def _append(path: Path, lines: list[str]) -> None:
-    repair(path)  # a torn header leaves an empty file, which needs its header again
-    with path.open() if path.exists() else io.StringIO() as file:
-        header = file.readline()
-    body = lines if header == _UNSEALED else [sealed_line(line) for line in lines]
-    append_lines(path, ("" if header else _HEADER) + "".join(f"{line}\n" for line in body))
+def _table(path: Path) -> ChecksummedTable:
+    return ChecksummedTable(path=path, columns=_COLUMNS, required=_COLUMNS, legacy=(",".join(_COLUMNS),))
 
 
-def _line(example: int, label: int, prediction: int, right: bool | None) -> str:
-    return f"{example},{label},{prediction},{'' if right is None else int(right)}"
+def _cells(example: int, label: int, prediction: int, right: bool | None) -> dict[str, str]:
+    values = (str(example), str(label), str(prediction), "" if right is None else str(int(right)))
+    return dict(zip(_COLUMNS, values, strict=True))
 
 
 def _note(found: Accuracy, example: int, label: int, prediction: int, right: bool | None) -> None:
@@ -125,16 +118,11 @@ def read_accuracy(path: Path | None) -> Accuracy:
     found = Accuracy()
     if path is None or not path.exists():
         return found
-    text, _ = read_complete(path)
-    header, *lines = text.split("\n")[:-1] or [""]
-    if text and f"{header}\n" not in (_HEADER, _UNSEALED):
-        raise DataError(f"expected {path} to start with {_HEADER.strip()!r}; it is not a table of accuracies.")
-    for number, line in enumerate(lines, start=2):
+    table = _table(path)
+    for record in table.read()[0]:
         try:
-            cells = line if f"{header}\n" == _UNSEALED else unsealed_line(line)
-            example, label, prediction, right = cells.split(",")
+            example, label, prediction, right = (record.cells[name] for name in _COLUMNS)
             _note(found, int(example), int(label), int(prediction), bool(int(right)) if right else None)
         except ValueError as error:
-            fix = "delete the line, and the evaluation will redo that example"
-            raise DataError(f"cannot read line {number} of {path}: {error}; {fix}.") from error
+            raise table.damaged(record.line, error) from error
     return found

@@ -1,7 +1,16 @@
-"""What the rows in a folder were measured with, so that an evaluation never goes on with rows of another one."""
+"""What the rows in a folder were measured with, so that an evaluation never goes on with rows of another one.
 
+The settings of an attack are compared as a tree of class and field names in which fields at their default value are
+left out. So a field that is added later changes nothing, and `ALIASES` lets folders written under older names go on.
+"""
+
+import ast
+import dataclasses
 import hashlib
+import inspect
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +19,13 @@ from torch import nn
 
 from holdfast.data.dataset import Dataset
 from holdfast.errors import DataError
-from holdfast.results.files import read_json, write_json_atomic
+from holdfast.storage.json_files import read_json, write_json_atomic
 from holdfast.types import Model
 
 FILE = "measured.json"
+
+ALIASES = {"ExplanationAttack": "PGDExplanationAttack", "QuietBelow": "DeadZone", "NarrowFilters": "FilterSpread"}
+"""Names of classes in older files -> today's."""
 
 
 def claim(folder: Path, parts: dict[str, Any]) -> None:
@@ -24,7 +36,7 @@ def claim(folder: Path, parts: dict[str, Any]) -> None:
         write_json_atomic(path, parts)
         return
     before = read_json(path) if path.exists() else dict.fromkeys(parts)
-    changed = [name for name in parts if name in before and before[name] != parts[name]]
+    changed = [name for name in parts if name in before and not same(before[name], parts[name])]
     if not changed:
         write_json_atomic(path, before | parts)
     else:
@@ -55,6 +67,16 @@ def network_checksum(model: Model) -> str:
     return digest.hexdigest()
 
 
+def same(before: Any, now: Any) -> bool:
+    """Whether two descriptions mean the same, whatever names and defaults were in use when they were written."""
+    if before == now:
+        return True
+    if not isinstance(before, str) or not isinstance(now, str):
+        return False
+    trees = [_tree(text) for text in (before, now)]
+    return trees[0] is not None and trees[0] == trees[1]
+
+
 def _images(data: Dataset) -> str:
     digest = hashlib.sha256(data.y.numpy().tobytes() + data.ids.numpy().tobytes())
     return f"{data.checksum or data.name} {digest.hexdigest()}"
@@ -63,3 +85,51 @@ def _images(data: Dataset) -> str:
 def _words(attack: Any) -> str:
     # settings are frozen dataclasses, whose text is complete but for the addresses of functions and objects
     return re.sub(r" at 0x[0-9a-f]+", "", repr(attack))
+
+
+def _tree(text: str) -> Any:
+    """A description as nested tuples with today's names and without defaults; None for text that is not one."""
+    try:
+        quoted = re.sub(r"<[^<>]*>", lambda match: repr(match.group(0).split(".")[-1]), text)
+        return _simplified(ast.parse(quoted, mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+
+
+def _simplified(node: ast.AST) -> Any:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        name = ALIASES.get(node.func.id, node.func.id)
+        fields = {keyword.arg: _simplified(keyword.value) for keyword in node.keywords}
+        defaults = _defaults().get(name, {})
+        kept = {key: value for key, value in fields.items() if key not in defaults or defaults[key] != value}
+        return (name, tuple(_simplified(part) for part in node.args), tuple(sorted(kept.items(), key=str)))
+    if isinstance(node, ast.Dict):
+        return tuple((_simplified(k), _simplified(v)) for k, v in zip(node.keys, node.values, strict=True) if k)
+    if isinstance(node, ast.Tuple | ast.List):
+        return tuple(_simplified(part) for part in node.elts)
+    return ast.unparse(node)
+
+
+@cache
+def _defaults() -> dict[str, dict[str, Any]]:
+    """Class name -> field -> simplified default, of all settings that a description may contain."""
+    found: dict[str, dict[str, Any]] = {}
+    for kind in _settings_classes():
+        plain = {f.name: f.default for f in dataclasses.fields(kind) if f.default is not dataclasses.MISSING}
+        texts = {name: _words(value) for name, value in plain.items()}
+        quoted = {name: re.sub(r"<[^<>]*>", lambda m: repr(m.group(0).split(".")[-1]), t) for name, t in texts.items()}
+        found[kind.__name__] = {name: _default_tree(text) for name, text in quoted.items()}
+    return found
+
+
+def _default_tree(text: str) -> Any:
+    return ast.unparse(ast.parse(text, mode="eval").body)
+
+
+def _settings_classes() -> Iterator[type]:
+    from holdfast import attacks, attribution, losses
+
+    for module in (attacks, attribution, losses):
+        for thing in vars(module).values():
+            if inspect.isclass(thing) and dataclasses.is_dataclass(thing):
+                yield thing

@@ -15,14 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from holdfast import metrics, rng
-from holdfast.attribution.engine import check_logits, images_per_pass
-from holdfast.attribution.integrated import IntegratedGradients
+from holdfast.attribution.base import GradientMap
+from holdfast.attribution.saliency import map_of
 from holdfast.attribution.scores import true_probability
+from holdfast.engine.gradients import check_logits, images_per_pass
+from holdfast.engine.modes import evaluating
+from holdfast.engine.ops import flatten
+from holdfast.engine.parallel import slices
 from holdfast.errors import expected
-from holdfast.losses.maps import map_of
-from holdfast.models.modes import evaluating
-from holdfast.ops import flatten
-from holdfast.side_by_side import slices
 from holdfast.types import Attribution, Model
 
 
@@ -53,7 +53,7 @@ def map_quality(
             deletion=deletion,
             randomised=randomised,
             agreement=None if natural is None else agreement(maps, natural, x, y, attribution),
-            completeness=relative_gap(model, x, y, attribution),
+            completeness=attribution.relative_gap(model, x, y) if isinstance(attribution, GradientMap) else None,
         )
 
 
@@ -87,14 +87,6 @@ def probability_curve(
 def _probability(model: Model, x: Tensor, y: Tensor) -> Tensor:
     parts = slices(x.shape[0], images_per_pass(x))
     return torch.cat([true_probability(check_logits(model(x[p]), x[p]), y[p]) for p in parts])
-
-
-def relative_gap(model: Model, x: Tensor, y: Tensor, attribution: Attribution) -> Tensor | None:
-    """|completeness gap| / |s(x) - s(x0)|, [B]; None for maps without that axiom."""
-    if not isinstance(attribution, IntegratedGradients):
-        return None
-    gap = attribution.completeness_gap(model, x, y)
-    return (gap.abs() / attribution.change_of_score(model, x, y).abs().clamp_min(1e-12)).double()
 
 
 def shuffled_weights(model: nn.Module, seed: int) -> nn.Module:

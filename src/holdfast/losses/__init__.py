@@ -1,10 +1,16 @@
-"""Per-example losses, shared by attacks (which ascend them in the input) and training (which descends them)."""
+"""Per-example losses, shared by attacks (which ascend them in the input) and training (which descends them).
 
-from holdfast.losses.alignment import AlignmentTriplet
+One file per loss, named after it. This room imports `attribution`, `metrics`, `models` and `engine`.
+"""
+
+from holdfast.losses.art import AlignmentTriplet
 from holdfast.losses.base import Clean, Loss, Scaled, Sum, select
-from holdfast.losses.change import WACR, AttributionCosine, IGNorm
-from holdfast.losses.contrast import CACR, kl_uniform
-from holdfast.losses.maps import (
+from holdfast.losses.cacr import CACR, kl_uniform
+from holdfast.losses.context import LossContext
+from holdfast.losses.first_layer import DeadZone, FilterSpread
+from holdfast.losses.ig_norm import IGNorm
+from holdfast.losses.igr import AttributionCosine
+from holdfast.losses.map_distance import (
     CenterShift,
     FlattenedCosine,
     KendallDrop,
@@ -13,11 +19,9 @@ from holdfast.losses.maps import (
     SoftTopK,
     TargetMass,
     TopKMass,
-    map_of,
 )
 from holdfast.losses.prediction import CrossEntropy, Margin, PredictionKL
-from holdfast.losses.quiet import NarrowFilters, QuietBelow
-from holdfast.losses.scene import Scene
+from holdfast.losses.wacr import WACR
 
 __all__ = [
     "CACR",
@@ -27,23 +31,22 @@ __all__ = [
     "CenterShift",
     "Clean",
     "CrossEntropy",
+    "DeadZone",
+    "FilterSpread",
     "FlattenedCosine",
     "IGNorm",
     "KendallDrop",
     "Loss",
+    "LossContext",
     "MapCosine",
     "Margin",
-    "NarrowFilters",
     "NoDirection",
     "PredictionKL",
-    "QuietBelow",
     "Scaled",
-    "Scene",
     "SoftTopK",
     "Sum",
     "TargetMass",
     "TopKMass",
     "kl_uniform",
-    "map_of",
     "select",
 ]

@@ -4,7 +4,7 @@
 
 What stays fixed during a search (the clean map, its top pixels) is computed once by `prepare` and handed back in as
 `clean`; everything in it has the batch first, so an attack can drop examples from it. Losses compose: `a + 0.5 * b`;
-the terms of a sum share what they have in common through a `Scene`.
+the terms of a sum share what they have in common through a `LossContext`.
 """
 
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from holdfast.losses.scene import Scene, Want
+from holdfast.losses.context import LossContext, MapRequest
 from holdfast.types import Model, Pair
 
 Clean = Mapping[str, Any]
@@ -26,15 +26,15 @@ class Loss(ABC):
 
     def __call__(self, model: Model, pair: Pair, clean: Clean | None = None) -> Tensor:
         """The loss of each example, [B], differentiable in `pair.x_adv` and in the weights."""
-        return self.value(self.scene(model, pair), self.prepare(model, pair) if clean is None else clean)
+        return self.value(self.context(model, pair), self.prepare(model, pair) if clean is None else clean)
 
-    def scene(self, model: Model, pair: Pair) -> Scene:
-        """A fresh scene that knows which maps this loss is going to want."""
-        return Scene(model, pair, self.wants)
+    def context(self, model: Model, pair: Pair) -> LossContext:
+        """A fresh context that knows which maps this loss is going to request."""
+        return LossContext(model, pair, self.requests)
 
     @abstractmethod
-    def value(self, scene: Scene, clean: Clean) -> Tensor:
-        """The loss [B], given the scene and the clean side."""
+    def value(self, context: LossContext, clean: Clean) -> Tensor:
+        """The loss [B], given the context and the clean side."""
 
     def prepare(self, model: Model, pair: Pair) -> Clean:
         """What a search computes once, from the clean image and the start `pair.x_adv`; nothing by default."""
@@ -49,19 +49,19 @@ class Loss(ABC):
         return self
 
     @property
-    def wants(self) -> tuple[Want, ...]:
-        """The maps this loss asks its scene for."""
+    def requests(self) -> tuple[MapRequest, ...]:
+        """The maps this loss asks its context for."""
         return ()
 
     @property
     def points(self) -> int:
         """Images that pass through the network for one example; tells an attack how much fits into memory."""
-        return max([1, *(want.ig.steps for want in self.wants)])
+        return max([1, *(request.attribution.points for request in self.requests)])
 
     @property
     def second_order(self) -> bool:
         """Whether the value itself contains a gradient, so that the network must be differentiable twice."""
-        return bool(self.wants)
+        return bool(self.requests)
 
     def __add__(self, other: "Loss") -> "Loss":
         return Sum(self, other)
@@ -86,8 +86,8 @@ class Sum(Loss):
     first: Loss
     second: Loss
 
-    def value(self, scene: Scene, clean: Clean) -> Tensor:
-        return self.first.value(scene, clean["first"]) + self.second.value(scene, clean["second"])
+    def value(self, context: LossContext, clean: Clean) -> Tensor:
+        return self.first.value(context, clean["first"]) + self.second.value(context, clean["second"])
 
     def prepare(self, model: Model, pair: Pair) -> Clean:
         return {"first": self.first.prepare(model, pair), "second": self.second.prepare(model, pair)}
@@ -96,8 +96,8 @@ class Sum(Loss):
         return Sum(self.first.for_rows(rows), self.second.for_rows(rows))
 
     @property
-    def wants(self) -> tuple[Want, ...]:
-        return (*self.first.wants, *self.second.wants)
+    def requests(self) -> tuple[MapRequest, ...]:
+        return (*self.first.requests, *self.second.requests)
 
     @property
     def points(self) -> int:
@@ -115,8 +115,8 @@ class Scaled(Loss):
     loss: Loss
     factor: float
 
-    def value(self, scene: Scene, clean: Clean) -> Tensor:
-        return self.factor * self.loss.value(scene, clean)
+    def value(self, context: LossContext, clean: Clean) -> Tensor:
+        return self.factor * self.loss.value(context, clean)
 
     def prepare(self, model: Model, pair: Pair) -> Clean:
         return self.loss.prepare(model, pair)
@@ -125,8 +125,8 @@ class Scaled(Loss):
         return Scaled(self.loss.for_rows(rows), self.factor)
 
     @property
-    def wants(self) -> tuple[Want, ...]:
-        return self.loss.wants
+    def requests(self) -> tuple[MapRequest, ...]:
+        return self.loss.requests
 
     @property
     def points(self) -> int:

@@ -9,7 +9,7 @@ from torch import Tensor
 from holdfast.attribution.scores import margin, true_loss
 from holdfast.errors import expected
 from holdfast.losses.base import Clean, Loss
-from holdfast.losses.scene import Scene
+from holdfast.losses.context import LossContext
 from holdfast.types import Model, Pair
 
 
@@ -24,8 +24,8 @@ class CrossEntropy(Loss):
         if self.at not in ("clean", "perturbed"):
             raise expected("at = 'clean' or 'perturbed'", got=repr(self.at))
 
-    def value(self, scene: Scene, clean: Clean) -> Tensor:
-        return scene.note(f"ce_{self.at}", true_loss(scene.logits(self.at, self.beta), scene.pair.y))
+    def value(self, context: LossContext, clean: Clean) -> Tensor:
+        return context.log(f"ce_{self.at}", true_loss(context.logits(self.at, self.beta), context.pair.y))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,8 @@ class Margin(Loss):
     Unlike the cross-entropy it does not vanish for confident networks, so it sees through one kind of masking.
     """
 
-    def value(self, scene: Scene, clean: Clean) -> Tensor:
-        return scene.note("margin", margin(scene.logits("perturbed"), scene.pair.y))
+    def value(self, context: LossContext, clean: Clean) -> Tensor:
+        return context.log("margin", margin(context.logits("perturbed"), context.pair.y))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +44,11 @@ class PredictionKL(Loss):
     """KL(softmax f(x) || softmax f(x')), how far the prediction has moved (TRADES, Zhang et al. 2019)."""
 
     def prepare(self, model: Model, pair: Pair) -> Clean:
-        if torch.is_grad_enabled():  # training: the scene shares the clean logits, and they are differentiated too
+        if torch.is_grad_enabled():  # training: the context shares the clean logits, and they are differentiated too
             return {}
-        return {"log_p": self.scene(model, pair).logits("clean").log_softmax(1)}
+        return {"log_p": self.context(model, pair).logits("clean").log_softmax(1)}
 
-    def value(self, scene: Scene, clean: Clean) -> Tensor:
-        before: Tensor = clean["log_p"] if clean else scene.logits("clean").log_softmax(1)
-        after = scene.logits("perturbed").log_softmax(1)
-        return scene.note("kl_prediction", (before.exp() * (before - after)).sum(1))
+    def value(self, context: LossContext, clean: Clean) -> Tensor:
+        before: Tensor = clean["log_p"] if clean else context.logits("clean").log_softmax(1)
+        after = context.logits("perturbed").log_softmax(1)
+        return context.log("kl_prediction", (before.exp() * (before - after)).sum(1))

@@ -1,10 +1,21 @@
-"""Networks by name, the `Classifier` wrapper, and what is asked of any network: smoothing, audits, invariance."""
+"""Networks by name, the `Classifier` wrapper, and what is asked of any network: surrogate, audits, invariance.
 
+`networks/` has one file per network of the papers. This room imports `engine`.
+"""
+
+from holdfast.engine.modes import evaluating
 from holdfast.models.classifier import Classifier
 from holdfast.models.double_backward import double_backward_audit
-from holdfast.models.modes import evaluating
 from holdfast.models.registry import build, names
-from holdfast.models.scale import is_scale_invariant
-from holdfast.models.surrogate import smooth
+from holdfast.models.scale_invariance import is_scale_invariant
+from holdfast.models.surrogate import softplus_surrogate
 
-__all__ = ["Classifier", "build", "double_backward_audit", "evaluating", "is_scale_invariant", "names", "smooth"]
+__all__ = [
+    "Classifier",
+    "build",
+    "double_backward_audit",
+    "evaluating",
+    "is_scale_invariant",
+    "names",
+    "softplus_surrogate",
+]

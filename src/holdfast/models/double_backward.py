@@ -5,8 +5,7 @@ autograd functions and `detach` do not. The audit finds the layers by running th
 module was given, and asking each module in turn, from the inside out, for a derivative of its gradient.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
@@ -14,26 +13,16 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_map
 
+from holdfast.engine.modes import evaluating
+from holdfast.engine.second_order import second_order
 from holdfast.errors import expected
-from holdfast.models.modes import evaluating
-from holdfast.models.surrogate import smooth
+from holdfast.models.surrogate import softplus_surrogate
 from holdfast.types import Model
 
 CUT = "its output does not depend differentiably on its input (detached or computed without gradient)"
 NO_SECOND = "its gradient was computed without a graph and has no derivative"
-
-
-@contextmanager
-def second_order(enabled: bool = True) -> Iterator[None]:
-    """Use kernels that can be differentiated twice: the fused attention kernels cannot, the plain one can."""
-    if not enabled:
-        yield
-        return
-    with sdpa_kernel(SDPBackend.MATH):
-        yield
 
 
 @dataclass(frozen=True)
@@ -141,9 +130,9 @@ def _fresh(leaf: Any) -> Any:
 
 
 def _try_twice(forward: Callable[[], Any], inputs: list[Tensor]) -> str | None:
-    # The smooth twin makes the second derivative of ReLU networks non-trivial, so that it is really computed.
+    # The surrogate makes the second derivative of ReLU networks non-trivial, so that it is really computed.
     try:
-        with smooth():
+        with softplus_surrogate():
             outputs = [t for t in tree_flatten(_tensors(forward()))[0] if isinstance(t, Tensor) and t.requires_grad]
             if not outputs:
                 return CUT

@@ -13,14 +13,14 @@ import torch
 from torch import nn
 
 from holdfast.errors import InputError, expected
-from holdfast.models.digits_cnn import DigitsCNN
-from holdfast.models.paper_cnn import PaperCNN
-from holdfast.models.paper_resnet import PaperResNet
-from holdfast.models.wide_resnet import WideResNet
+from holdfast.models.networks.digits_cnn import DigitsCNN
+from holdfast.models.networks.paper_cnn import PaperCNN
+from holdfast.models.networks.paper_resnet import PaperResNet
+from holdfast.models.networks.wide_resnet import WideResNet
 
 
 @dataclass(frozen=True)
-class Spec:
+class NetworkSpec:
     """A network's constructor and the images it was made for.
 
     Image sides must be divisible by `sides_divide_by`. `pattern` is a regular expression for a family of names; its
@@ -35,10 +35,10 @@ class Spec:
 
 
 _NETWORKS = {
-    "digits-cnn": Spec(DigitsCNN, in_channels=1, image_size=8, sides_divide_by=2),
-    "paper-cnn": Spec(PaperCNN, in_channels=1, image_size=28, sides_divide_by=4),
-    "paper-resnet": Spec(PaperResNet, in_channels=3, image_size=32, sides_divide_by=4),
-    "wrn-28-10": Spec(WideResNet, in_channels=3, image_size=32, pattern=r"wrn-(?P<depth>\d+)-(?P<width>\d+)"),
+    "digits-cnn": NetworkSpec(DigitsCNN, in_channels=1, image_size=8, sides_divide_by=2),
+    "paper-cnn": NetworkSpec(PaperCNN, in_channels=1, image_size=28, sides_divide_by=4),
+    "paper-resnet": NetworkSpec(PaperResNet, in_channels=3, image_size=32, sides_divide_by=4),
+    "wrn-28-10": NetworkSpec(WideResNet, in_channels=3, image_size=32, pattern=r"wrn-(?P<depth>\d+)-(?P<width>\d+)"),
 }
 _COMMON = ("num_classes", "in_channels", "image_size")
 
@@ -82,7 +82,7 @@ def build(
         return spec.network(**{key: common[key] for key in _COMMON if key in accepted}, **fixed, **options)
 
 
-def _find(name: str) -> tuple[Spec, dict[str, int]]:
+def _find(name: str) -> tuple[NetworkSpec, dict[str, int]]:
     """The network of that name, with the options that the name itself fixes."""
     for known, spec in _NETWORKS.items():
         match = re.fullmatch(spec.pattern, name)
@@ -115,7 +115,7 @@ def _whole(name: str, value: Any, least: int = 1) -> int:
     return number
 
 
-def _sides(name: str, spec: Spec, image_size: Any) -> tuple[int, int]:
+def _sides(name: str, spec: NetworkSpec, image_size: Any) -> tuple[int, int]:
     """Height and width, checked against what the network can take."""
     sides = tuple(image_size) if isinstance(image_size, tuple | list) else (image_size, image_size)
     if len(sides) != 2:

@@ -86,16 +86,16 @@ SMOOTH_FORMS: Mapping[Callable[..., Any], Smoothed] = {
 """Every way of calling a ReLU in PyTorch; `nn.ReLU` and its kin all end in one of them."""
 
 
-class smooth(TorchFunctionMode):  # noqa: N801  (used like a function: `with smooth(beta=1.0):`)
+class softplus_surrogate(TorchFunctionMode):  # noqa: N801  (used like a function: `with softplus_surrogate(beta=1.0):`)
     """Inside this context every ReLU, leaky ReLU, PReLU, ReLU6 and hard tanh is its softplus form of sharpness `beta`.
 
     Modules, functional and in-place calls of any network are reached alike, since PyTorch is asked at the call, not
-    the network. `swapped` counts the calls, so a caller can tell a network that had nothing to smooth. Code compiled
-    ahead (TorchScript) never asks and stays as it is; `clamp(min=0)` is arithmetic, not an activation, and stays too.
+    the network. `swapped` counts the calls, so a caller can tell a network that had nothing to smooth. Compiled code
+    (TorchScript) is not reached and stays as it is; so does `clamp(min=0)`, which is arithmetic, not an activation.
 
-    >>> with smooth(beta=1.0) as twin:
+    >>> with softplus_surrogate(beta=1.0) as surrogate:
     ...     y = torch.relu(torch.zeros(1))
-    >>> round(float(y), 4), twin.swapped
+    >>> round(float(y), 4), surrogate.swapped
     (0.6931, 1)
     """
 

@@ -1,10 +1,17 @@
-"""The named attacks and training methods of the papers as compositions of the parts below."""
+"""The named attacks and training methods of the papers as compositions of the parts, and the measuring protocols.
 
-from holdfast.recipes.attacks import fgsm, ifia, ifia_ensemble, pgd, pgd_margin
+Imports `objective` and every room before it.
+"""
+
+from holdfast.recipes.attacks import KINDS, fgsm, ifia, ifia_ensemble, pgd, pgd_margin
 from holdfast.recipes.methods import METHODS, art, erar, erar_plus, ig_norm, ig_sum_norm, igr, madry, natural, trades
+from holdfast.recipes.protocols import ATTACKS, AttackSettings, make_attacks
 
 __all__ = [
+    "ATTACKS",
+    "KINDS",
     "METHODS",
+    "AttackSettings",
     "art",
     "erar",
     "erar_plus",
@@ -15,6 +22,7 @@ __all__ = [
     "ig_sum_norm",
     "igr",
     "madry",
+    "make_attacks",
     "natural",
     "pgd",
     "pgd_margin",

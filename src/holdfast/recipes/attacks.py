@@ -1,13 +1,12 @@
 """The named attacks of the papers as settings of the one loop."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 
 from torch import Tensor
 
-from holdfast.attacks import LAST, PGD, Ensemble, ExplanationAttack
-from holdfast.attribution import IntegratedGradients
-from holdfast.balls import Ball, Linf
+from holdfast.attacks import LAST, PGD, Ensemble, PGDExplanationAttack
+from holdfast.attacks.balls import Ball, Linf
+from holdfast.attribution import GradientMap, IntegratedGradients
 from holdfast.errors import expected
 from holdfast.losses import (
     CenterShift,
@@ -60,8 +59,7 @@ def pgd_margin(*, eps: float, steps: int = 40, step_size: float | None = None, r
     return pgd(eps=eps, steps=steps, step_size=step_size, restarts=restarts, loss=Margin())
 
 
-Kind = Callable[..., Loss]
-_KINDS: Mapping[str, Kind] = {
+KINDS: dict[str, Callable[..., Loss]] = {
     "topk": lambda k, **shared: TopKMass(k=k, **shared),
     "center": lambda k, **shared: CenterShift(**shared),
     "target": lambda k, target, **shared: TargetMass(k=k, target=target, **shared),
@@ -69,6 +67,7 @@ _KINDS: Mapping[str, Kind] = {
     "soft-topk": lambda k, **shared: SoftTopK(k=k, **shared),
     "random": lambda k, **shared: NoDirection(),
 }
+"""Kind of IFIA -> the loss it ascends, from k and the settings that all map losses share."""
 
 
 def ifia(
@@ -78,7 +77,7 @@ def ifia(
     steps: int,
     k: int,
     ig_steps: int = 100,
-    search_points: int | None = None,
+    search_ig_steps: int | None = None,
     kind: str = "topk",
     eval_k: int | None = None,
     attribution: Attribution | None = None,
@@ -89,7 +88,7 @@ def ifia(
     quantize: bool = False,
     ball: Ball | None = None,
     chunk: int | None = None,
-) -> ExplanationAttack:
+) -> PGDExplanationAttack:
     """Iterative feature importance attack (Ghorbani et al. 2019; Eq. 3 of the paper), reference protocol by default.
 
     The direction is the gradient, on the softplus twin with sharpness `beta`, of the map of the true logit; the k top
@@ -97,22 +96,22 @@ def ifia(
     with the smallest Kendall's tau is returned. `kind`: topk, center, target (needs `target`), random (the control),
     and the differentiable stand-ins cosine and soft-topk. `eval_k` is the k of the reported top-k intersection.
 
-    `search_points` is the fast protocol: inside the search maps are integrated with so few midpoints (10 are enough on
-    the small CNN), and only the image that was found is judged by the full map of `ig_steps` points.
+    `search_ig_steps` is the fast protocol: inside the search, maps are integrated with so few midpoints (10 are enough
+    on the small CNN), and only the image that was found is judged by the full map of `ig_steps` points.
     """
-    if kind not in _KINDS:
-        raise expected(f"a kind out of {', '.join(_KINDS)}", got=repr(kind))
+    if kind not in KINDS:
+        raise expected(f"a kind out of {', '.join(KINDS)}", got=repr(kind))
     if (kind == "target") != (target is not None):
         raise expected(
             "a target map with kind='target' and only then", got=f"kind={kind!r}, target={target is not None}"
         )
     explained = attribution or IntegratedGradients(steps=ig_steps, chunk=chunk)
-    searched = explained if search_points is None else _cheaper(explained, search_points)
+    searched = explained if search_ig_steps is None else _cheaper(explained, search_ig_steps)
     shared: dict[str, object] = {"attribution": searched, "beta": beta}
     if target is not None:
         shared["target"] = target
     search = PGD(
-        _KINDS[kind](k, **shared),
+        KINDS[kind](k, **shared),
         ball=_ball(eps, ball),
         steps=steps,
         step_size=step_size,
@@ -123,14 +122,13 @@ def ifia(
         quantize=quantize,
         chunk=chunk,
     )
-    return ExplanationAttack(pgd=search, attribution=explained, eval_k=k if eval_k is None else eval_k)
+    return PGDExplanationAttack(pgd=search, attribution=explained, eval_k=k if eval_k is None else eval_k)
 
 
-def _cheaper(attribution: Attribution, points: int) -> IntegratedGradients:
-    """The same map from a few points in the middle of as many pieces of the path."""
-    if not isinstance(attribution, IntegratedGradients):
-        raise expected("search_points only with integrated gradients", got=type(attribution).__name__)
-    return replace(attribution, steps=points, rule="midpoint")
+def _cheaper(attribution: Attribution, points: int) -> Attribution:
+    if not isinstance(attribution, GradientMap):
+        raise expected("search_ig_steps only with a map of holdfast", got=type(attribution).__name__)
+    return attribution.with_points(points)
 
 
 VARIANTS: tuple[tuple[bool, float], ...] = ((False, 1.0), (True, 5.0))
@@ -144,7 +142,7 @@ def ifia_ensemble(
     steps: int = 50,
     step_size: float | None = None,
     ig_steps: int = 100,
-    search_points: int | None = None,
+    search_ig_steps: int | None = None,
     eval_k: int | None = None,
     attribution: Attribution | None = None,
     kinds: tuple[str, ...] = ("topk", "center", "cosine", "soft-topk"),
@@ -164,7 +162,7 @@ def ifia_ensemble(
             steps=steps,
             k=k,
             ig_steps=ig_steps,
-            search_points=search_points,
+            search_ig_steps=search_ig_steps,
             kind=kind,
             eval_k=eval_k,
             attribution=attribution,

@@ -8,24 +8,24 @@ from functools import partial
 
 from torch import nn
 
+from holdfast.attacks.balls import Linf
 from holdfast.attacks.pgd import LAST, PGD
 from holdfast.attribution import IntegratedGradients, true_logit, true_probability
-from holdfast.balls import Linf
 from holdfast.losses import (
     CACR,
     WACR,
     AlignmentTriplet,
     AttributionCosine,
     CrossEntropy,
+    DeadZone,
+    FilterSpread,
     FlattenedCosine,
     IGNorm,
     Loss,
     MapCosine,
-    NarrowFilters,
     PredictionKL,
-    QuietBelow,
 )
-from holdfast.objective import Objective, Term
+from holdfast.objective.objective import Objective, Term
 
 AT_X = CrossEntropy(at="clean")
 AT_X_ADV = CrossEntropy(at="perturbed")
@@ -184,32 +184,32 @@ def erar_plus(
     plain_share: float = 0.0,
     plain_steps: int | None = None,
     plain_step_size: float | None = None,
-    quiet: float = 0.0,
-    narrow: float = 0.0,
+    dead_zone: float = 0.0,
+    filter_spread: float = 0.0,
     power: float = 1.0,
     reduction: str = "mean",
 ) -> Objective:
     """Ours: CE(x') + weight (1 - cos) of the normalised maps of the true logit, the very maps that attacks move.
 
-    x' ascends CE + attack_weight (1 - cos) on the softplus twin with sharpness `beta`. A share `plain_share` of the
-    cross-entropy is taken at the x' of plain PGD instead, which keeps the accuracy under attack; with weight = 0 all
-    of it. `quiet` and `narrow` weigh two penalties on the first layer, which make it deaf to pixels below eps and each
-    of its filters look at few pixels, so that an attack has no black pixels to give attribution to. A `power` below 1
-    lets the small entries of the maps count for more, as they do for ranks.
+    x' ascends CE + attack_weight (1 - cos) on the softplus surrogate with sharpness `beta`. A share `plain_share` of
+    the cross-entropy is taken at the x' of plain PGD instead, which keeps the accuracy under attack; with weight = 0
+    all of it. `dead_zone` and `filter_spread` weigh two penalties on the first layer: it should not respond to pixels
+    below eps, and each of its filters should look at few pixels, so that an attack cannot give attribution to black
+    pixels. With a `power` below 1 the small entries of the maps count for more, as they do for ranks.
     """
     plain_share = plain_share if weight else 1.0
     cosine = MapCosine if power == 1 else partial(FlattenedCosine, power=power)
     terms = []
     if plain_share < 1:
-        twin = IntegratedGradients(steps=attack_ig_steps, score=true_logit)
-        inner = CrossEntropy(beta=beta) + attack_weight * cosine(attribution=twin, beta=beta)
+        searched = IntegratedGradients(steps=attack_ig_steps, score=true_logit)
+        inner = CrossEntropy(beta=beta) + attack_weight * cosine(attribution=searched, beta=beta)
         explained = IntegratedGradients(steps=ig_steps, score=true_logit)
         outer = (1 - plain_share) * AT_X_ADV + weight * cosine(attribution=explained, beta=None, through_clean=True)
         terms.append(Term(outer, _search(inner, eps, attack_steps, step_size)))
     if plain_share > 0:
         plain = _search(AT_X_ADV, eps, plain_steps or attack_steps, plain_step_size or step_size)
         terms.append(Term(plain_share * AT_X_ADV, plain, name="plain"))
-    for size, penalty in ((quiet, QuietBelow(level=eps)), (narrow, NarrowFilters())):
+    for size, penalty in ((dead_zone, DeadZone(level=eps)), (filter_spread, FilterSpread())):
         terms += [Term(size * penalty)] if size else []
     return Objective(model, terms, reduction=reduction, name="erar_plus")
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.metrics.registry import Metric, shown
 from holdfast.report.tables import ordered
-from holdfast.report.view import CONTROL, RunView, Stat, headline_attack
-from holdfast.results import metric_values
-from holdfast.results.bootstrap import Interval, Values
+from holdfast.report.view import RunView, Stat, headline_attack
+from holdfast.runs import metric_values
+from holdfast.runs.bootstrap import Interval, Values
+from holdfast.runs.names import CONTROL
 
-BOX_METRICS = {"top_k": "Top-k intersection", "kendall": "Kendall's rank correlation"}
 COLORS = 8
 _MAX_OUTLIERS, _MAX_POINTS = 120, 160
 _LOG_FROM = 50.0
@@ -70,14 +71,14 @@ def method_colors(views: Sequence[RunView]) -> dict[str, int]:
 
 
 def box_plots(views: Sequence[RunView], colors: Mapping[str, int]) -> list[BoxPlot]:
-    """Top-k and Kendall of the headline attack, each method's random control under it."""
+    """The headline metrics under the headline attack, each method's random control below it."""
     attack = headline_attack(views)
     plots = []
-    for metric, title in BOX_METRICS.items():
-        boxes = [box for view in views for box in _boxes(view, attack, metric, colors[view.label])]
+    for metric in shown("headline"):
+        boxes = [box for view in views for box in _boxes(view, attack, metric.name, colors[view.label])]
         if boxes:
-            domain = _box_domain(boxes)
-            plots.append(BoxPlot(metric=metric, title=title, attack=attack, domain=domain, boxes=tuple(boxes)))
+            domain, title = _box_domain(boxes, metric), metric.long_title or metric.title
+            plots.append(BoxPlot(metric=metric.name, title=title, attack=attack, domain=domain, boxes=tuple(boxes)))
     return plots
 
 
@@ -129,9 +130,11 @@ def _boxes(view: RunView, headline: str, metric: str, color: int) -> list[Box]:
     return found
 
 
-def _box_domain(boxes: Sequence[Box]) -> Interval:
-    lowest = min(min(box.whiskers[0], *box.outliers, box.whiskers[0]) for box in boxes)
-    return min(0.0, math.floor(lowest * 5) / 5), 1.0
+def _box_domain(boxes: Sequence[Box], metric: Metric) -> Interval:
+    ends = [value for box in boxes for value in (*box.whiskers, *box.outliers)]
+    if metric.is_distance:
+        return metric.best, max([metric.best + 1.0, *ends])
+    return min(0.0, math.floor(min(ends) * 5) / 5), metric.best
 
 
 def _series(entries: Sequence[Mapping[str, Any]]) -> dict[str, tuple[list[int], list[float]]]:

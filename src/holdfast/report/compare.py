@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from holdfast.metrics.registry import METRICS, shown
 from holdfast.report.view import RunView, decisive_attack
-from holdfast.results import Bootstrap, Difference, ExampleRow, paired_difference
+from holdfast.runs import Bootstrap, Difference, ExampleRow, paired_difference
 
-COMPARED = ("top_k", "kendall")
 ENOUGH = 0.5
 """Share of the images that two runs must have in common; runs of two seeds are measured on other images."""
 _BASES = ("natural", "standard")
@@ -55,15 +55,16 @@ def differences_of(
     shared = {row.id for row in before} & {row.id for row in after}
     if not shared or len(shared) < ENOUGH * min(len(before), len(after)):
         return {}
-    found = {name: paired_difference(before, after, name, bootstrap=bootstrap) for name in COMPARED}
-    return found if found[COMPARED[0]].n else {}
+    found = {m.name: paired_difference(before, after, m.name, bootstrap=bootstrap) for m in shown("headline")}
+    return found if next(iter(found.values())).n else {}
 
 
 def _phrase(name: str, difference: Difference) -> str:
-    title = {"top_k": "top-k", "kendall": "Kendall"}[name]
+    metric = METRICS[name]
+    title = metric.in_text
     if difference.median is None or difference.ci95 is None:
         return f"{title} has no example in common"
-    scale, unit, digits = (100, " points", 1) if name == "top_k" else (1, "", 3)
+    scale, unit, digits = (100, " points", 1) if metric.unit == "percent" else (1, "", 3)
     low, high = (f"{end * scale:+.{digits}f}" for end in difference.ci95)
     said = f"{title} {difference.median * scale:+.{digits}f}{unit} [{low}, {high}], n = {difference.n:,} pairs"
     return f"{said} (the interval includes zero, so this may be chance)" if difference.includes_zero else said

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.errors import DataError
-from holdfast.results.bootstrap import Interval
+from holdfast.runs.bootstrap import Interval
 
 MAX_TEXT = 300
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.files import write_file
 from holdfast.report.charts import Box, BoxPlot, Curves, box_plots, method_colors, training_curves
 from holdfast.report.pictures import Picture, pictures
 from holdfast.report.view import RunView, datasets
+from holdfast.storage.files import write_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

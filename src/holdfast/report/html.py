@@ -11,7 +11,7 @@ from holdfast.report.pictures import pictures
 from holdfast.report.sections import findings, page_boxes, page_curves, page_provenance, page_table
 from holdfast.report.tables import conventions_table, exclusions_table, ordered, quality_table, results_table
 from holdfast.report.view import RunView, datasets
-from holdfast.results.provenance import now, package_version
+from holdfast.runs.provenance import now, package_version
 
 STYLES = ("base.css", "report.css")
 SCRIPTS = ("data.js", "pictures.js", "rows.js", "start.js")

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from holdfast.metrics.registry import shown
 from holdfast.report.compare import differences_of
 from holdfast.report.document import Document
-from holdfast.report.tables import ATTACK, COUNT, METHOD, METRIC_COLUMNS, Cell, Column, Table, ordered
-from holdfast.report.view import CONTROL, RunView, decisive_attack
-from holdfast.results import Difference, describe, metric_values, worst_rows
+from holdfast.report.tables import ATTACK, COUNT, METHOD, Cell, Column, Table, metric_columns, ordered
+from holdfast.report.view import RunView, decisive_attack
+from holdfast.runs import Difference, describe, metric_values, worst_rows
+from holdfast.runs.names import CONTROL
 
 OURS = "erar_plus"
 PAPER_PASSES = {"mnist": 90_000 * 50 * (40 * 10 * 4 + 500), "fashion-mnist": 100_000 * 32 * (20 * 10 * 4 + 500)}
@@ -27,15 +29,22 @@ CHECKS = (
 """What benchmarks/checks.py writes, as check.value."""
 
 
-PAIRED = (
-    Column(key="pairs", title="Pairs", unit="count"),
-    Column(key="top_k_difference", title="Top-k (points)", unit="points"),
-    Column(key="kendall_difference", title="Kendall", unit="number"),
-)
+PAIRS = Column(key="pairs", title="Pairs", unit="count")
+
+
+def difference_columns() -> list[Column]:
+    """A column for the difference of each headline metric; percentages differ by points."""
+    return [
+        Column(key=f"{metric.name}_difference", title=f"{metric.title} (points)", unit="points")
+        if metric.unit == "percent"
+        else Column(key=f"{metric.name}_difference", title=metric.title, unit="number")
+        for metric in shown("headline")
+    ]
 
 
 def means_table(views: Sequence[RunView]) -> Table:
     """Means instead of medians; less swayed by ties, more by single images."""
+    measured = metric_columns(views)
     rows = [
         (
             Cell(value=view.label),
@@ -43,13 +52,13 @@ def means_table(views: Sequence[RunView]) -> Table:
             Cell(value=next((stat.n for stat in attack.metrics.values()), 0)),
             *(
                 Cell(value=stat.mean, ci95=stat.mean_ci95, n=stat.n) if stat else Cell()
-                for stat in (attack.metrics.get(metric) for metric in METRIC_COLUMNS)
+                for stat in (attack.metrics.get(column.key) for column in measured)
             ),
         )
         for view in views
         for attack in ordered(view.attacks)
     ]
-    columns = (METHOD, ATTACK, COUNT, *METRIC_COLUMNS.values())
+    columns = (METHOD, ATTACK, COUNT, *measured)
     note = "Mean [95 % interval]; a failed attack counts as 1."
     return Table(name=f"means-{_dataset(views)}", title="Means", columns=columns, rows=tuple(rows), notes=(note,))
 
@@ -62,16 +71,16 @@ def paired_table(views: Sequence[RunView]) -> Table:
     for view, our in _pairs([view for view in views if rows_of.get(view.label)]):
         found = differences_of(rows_of[view.label], rows_of[our.label])
         if found:
-            pairs = Cell(value=found["top_k"].n)
+            pairs = Cell(value=next(iter(found.values())).n)
             rows.append((Cell(value=our.label), Cell(value=view.label), pairs, *_cells(found)))
     return Table(
         name=f"paired-{_dataset(views)}",
-        title=f"One run less another, under {attack}",
-        columns=(METHOD, Column(key="less", title="less", unit="text"), *PAIRED),
+        title=f"Paired difference to the other methods, under {attack}",
+        columns=(METHOD, Column(key="less", title="minus", unit="text"), PAIRS, *difference_columns()),
         rows=tuple(rows),
         notes=(
-            "Mean difference [95 % interval] over the same images; an interval without zero is no chance.",
-            "Runs of different seeds are measured on other images, so a run is compared with one of its own seed.",
+            "Mean difference [95 % interval] over the same images; an interval without zero is rarely chance.",
+            "Runs of different seeds are measured on different images, so only runs of one seed are compared.",
         ),
     )
 
@@ -83,11 +92,12 @@ def worst_table(views: Sequence[RunView]) -> Table:
     measured = [view for view in views if worst[view.label] and len(attacks) > 1]
     ours = {view.label: our for view, our in _pairs(measured)}
     method = next((our.method for our in ours.values()), OURS)
-    _, top_k, kendall = PAIRED
-    less = (replace(top_k, title=f"{method} less it: {top_k.title}"), kendall)
+    first, *others = difference_columns()
+    difference = (replace(first, title=f"{method} minus this: {first.title}"), *others)
+    measured_columns = metric_columns(views)
     rows = []
     for view in measured:
-        stats = [describe(metric_values(worst[view.label], metric)[1]) for metric in METRIC_COLUMNS]
+        stats = [describe(metric_values(worst[view.label], column.key)[1]) for column in measured_columns]
         our = ours.get(view.label)
         found = differences_of(worst[view.label], worst[our.label]) if our else {}
         rows.append(
@@ -95,17 +105,17 @@ def worst_table(views: Sequence[RunView]) -> Table:
                 Cell(value=view.label),
                 Cell(value=stats[0]["n"]),
                 *(Cell(value=stat["median"], ci95=stat["ci95"], n=stat["n"]) for stat in stats),
-                *(_cells(found) if found else (Cell(), Cell())),
+                *(_cells(found) if found else [Cell() for _ in difference]),
             )
         )
     return Table(
         name=f"worst-{_dataset(views)}",
         title="Worst of all attacks",
-        columns=(METHOD, COUNT, *METRIC_COLUMNS.values(), *less),
+        columns=(METHOD, COUNT, *measured_columns, *difference),
         rows=tuple(rows),
         notes=(
             f"For each image and metric the worst of {', '.join(attacks)}. Median [95 % interval].",
-            f"{method} less it: mean difference over the same images, seed by seed.",
+            f"{method} minus this: mean difference over the same images, seed by seed.",
         ),
     )
 

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.metrics.registry import METRICS, Metric
 from holdfast.report.document import one_line
 from holdfast.report.pictures import Picture, Shot, png_uri
 from holdfast.report.view import RunView, headline_attack
-from holdfast.results import OUTCOMES, ExampleRow
+from holdfast.runs import OUTCOMES, ExampleRow, metrics_of
 
 PICTURE_BYTES = 8_000_000
 """Pictures beyond this are left out of the page, and the page says how many."""
 
-SIMILARITIES = ("top_k", "kendall", "spearman", "cosine")
 MISSING = 65535
 _UNESCAPED = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
@@ -30,6 +30,10 @@ def payload(views: Sequence[RunView], colors: Mapping[str, int], found: Sequence
             for v in views
         ],
         "outcomes": list(OUTCOMES),
+        "metrics": [
+            {"name": m.name, "title": m.title, "percent": m.unit == "percent", "packed": m.packed, "level": m.level}
+            for m in _measured(views)
+        ],
         "headline": headline_attack(views),
         "rows": pack_rows(views),
         "pictures": shown,
@@ -49,7 +53,7 @@ def to_script_json(value: Any) -> str:
 def pack_rows(views: Sequence[RunView]) -> dict[str, Any]:
     """Columns of little-endian numbers in base64, about 40 bytes a row.
 
-    Similarities are 16 bit: 0 to 65534 stand for -1 to 1 (steps of 3e-5), 65535 for not available.
+    Metrics within [-1, 1] are 16 bit: 0 to 65534 stand for -1 to 1 (steps of 3e-5), 65535 for not available.
     """
     rows = [(number, row) for number, view in enumerate(views) for row in view.run.examples.rows]
     attacks = list(dict.fromkeys(row.attack for _, row in rows))
@@ -64,10 +68,11 @@ def pack_rows(views: Sequence[RunView]) -> dict[str, Any]:
         "id": _pack([row.id for row in every], "f8"),
         "label": _pack([row.label for row in every], "i4"),
         "prediction": _pack([row.prediction for row in every], "i4"),
-        "center_shift": _pack(_floats(every, "center_shift"), "f4"),
-        "completeness_gap": _pack(_floats(every, "completeness_gap"), "f4"),
+        "completeness_gap": _pack(np.array([row.completeness_gap for row in every], np.float64), "f4"),
     }
-    columns |= {name: _pack(_steps(_floats(every, name)), "u2") for name in SIMILARITIES}
+    for metric in _measured(views):
+        values = _floats(every, metric.name)
+        columns[metric.name] = _pack(_steps(values), "u2") if metric.packed else _pack(values, "f4")
     return {"n": len(rows), "attacks": attacks, "winners": winners, "columns": columns}
 
 
@@ -108,7 +113,7 @@ def _pack_shot(shot: Shot, row: ExampleRow | None) -> dict[str, Any]:
         "clean_map": png_uri(shot.clean_map),
         "perturbed_map": png_uri(shot.perturbed_map),
         "outcome": row.outcome if row else None,
-        **{name: getattr(row, name) if row else None for name in SIMILARITIES},
+        **{name: row.score(name) if row else None for name in METRICS},
     }
 
 
@@ -122,8 +127,14 @@ def _rows_by_place(views: Sequence[RunView], found: Sequence[Picture]) -> dict[t
     }
 
 
+def _measured(views: Sequence[RunView]) -> list[Metric]:
+    """The headline metrics, and all others that some run has measured."""
+    present = {name for view in views for name in metrics_of(view.run.examples.rows)}
+    return [metric for metric in METRICS.values() if metric.level == "headline" or metric.name in present]
+
+
 def _floats(rows: Sequence[ExampleRow], name: str) -> NDArray[np.float64]:
-    return np.array([getattr(row, name) for row in rows], np.float64)  # None becomes NaN
+    return np.array([row.score(name) for row in rows], np.float64)  # None becomes NaN
 
 
 def _steps(values: NDArray[np.float64]) -> NDArray[np.float64]:

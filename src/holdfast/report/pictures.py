@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.report.view import RunView
-from holdfast.results.panels import Panels, to_bytes
+from holdfast.runs.panels import Panels, to_bytes
 
 Pixels = NDArray[np.uint8]
 _LARGEST_SIDE = 256

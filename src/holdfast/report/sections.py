@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from math import log
 from typing import Any
 
+from holdfast.metrics.registry import METRICS
 from holdfast.report.charts import BoxPlot, Curves
 from holdfast.report.compare import Comparison
 from holdfast.report.document import one_line
 from holdfast.report.render import format_interval, format_number, format_paper, plain_cell, sign
-from holdfast.report.tables import METRIC_COLUMNS, Cell, Column, Table
-from holdfast.report.view import CONTROL, RunView, headline_attack
-from holdfast.results.bootstrap import Interval
+from holdfast.report.tables import Cell, Column, Table, metric_column
+from holdfast.report.view import RunView, headline_attack
+from holdfast.runs.bootstrap import Interval
+from holdfast.runs.names import CONTROL
 
 WIDTH, HEIGHT = 1000, 300
 """The drawing area of a chart; the page stretches it to the room there is."""
@@ -50,7 +52,7 @@ def findings(views: Sequence[RunView], comparisons: Mapping[str, Comparison]) ->
 
 def page_boxes(plot: BoxPlot) -> dict[str, Any]:
     """A box plot in the units of the drawing area."""
-    column = METRIC_COLUMNS[plot.metric]
+    column = metric_column(METRICS[plot.metric])
     low, high = plot.domain
     return {
         "title": plot.title,
@@ -131,7 +133,7 @@ def _kept(view: RunView, attack: str) -> str:
     for name, phrase in ((attack, f"under {attack}"), (CONTROL, "under random noise of the same size")):
         stat = view.attacks[name].metrics.get("top_k") if name in view.attacks else None
         if stat is not None and stat.median is not None:
-            cell = plain_cell(Cell(value=stat.median, ci95=stat.ci95), METRIC_COLUMNS["top_k"])
+            cell = plain_cell(Cell(value=stat.median, ci95=stat.ci95), metric_column(METRICS["top_k"]))
             parts.append(f"{cell} {phrase} (n = {stat.n:,})")
     return f"{view.label} keeps {' and '.join(parts)} of its most important pixels (median top-k)." if parts else ""
 

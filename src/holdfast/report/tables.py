@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from holdfast.metrics.registry import METRICS, Metric, shown
 from holdfast.report.compare import Comparison
 from holdfast.report.paper_values import paper_value
-from holdfast.report.view import CONTROL, HEADLINES, AttackView, RunView, Stat
-from holdfast.results import OUTCOMES
-from holdfast.results.bootstrap import Interval
-from holdfast.results.summary import REASONS
+from holdfast.report.view import AttackView, RunView, Stat
+from holdfast.runs import OUTCOMES
+from holdfast.runs.bootstrap import Interval
+from holdfast.runs.names import CONTROL, HEADLINES, REFERENCE
+from holdfast.runs.summary import REASONS
 
 Unit = Literal["text", "count", "percent", "number", "points"]
 
@@ -44,11 +46,6 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
-METRIC_COLUMNS = {
-    "top_k": Column(key="top_k", title="Top-k", unit="percent"),
-    "kendall": Column(key="kendall", title="Kendall", unit="number"),
-    "spearman": Column(key="spearman", title="Spearman", unit="number"),
-}
 _SHARES = {
     "natural_accuracy": Column(key="natural_accuracy", title="Nat. acc.", unit="percent"),
     "pgd_accuracy": Column(key="pgd_accuracy", title="PGD acc.", unit="percent"),
@@ -70,10 +67,22 @@ OUTCOME_TITLES = {
 QUALITY_TITLES = {"natural_spearman": "Spearman with natural maps"}
 
 
+def metric_column(metric: Metric) -> Column:
+    """The column of one metric."""
+    return Column(key=metric.name, title=metric.title, unit=metric.unit)
+
+
+def metric_columns(views: Sequence[RunView]) -> list[Column]:
+    """A column for each headline metric, and for each other metric of the tables that some run has measured."""
+    measured = {name for view in views for attack in view.attacks.values() for name in attack.metrics}
+    chosen = [m for m in shown("headline", "table") if m.level == "headline" or m.name in measured]
+    return [metric_column(metric) for metric in chosen]
+
+
 def results_table(views: Sequence[RunView], comparisons: Mapping[str, Comparison] | None = None) -> Table:
     """The paper's main table for one dataset: a row for each method and attack, the random control included."""
     against = comparisons or {}
-    columns = (*_FIRST, *_SHARES.values(), *METRIC_COLUMNS.values(), _FAILED)
+    columns = (*_FIRST, *_SHARES.values(), *metric_columns(views), _FAILED)
     if against:
         base = next(iter(against.values())).base.label
         columns = (*columns, Column(key="top_k_difference", title=f"Top-k vs {base} (points)", unit="points"))
@@ -88,7 +97,7 @@ def results_table(views: Sequence[RunView], comparisons: Mapping[str, Comparison
 
 def conventions_table(views: Sequence[RunView]) -> Table:
     """Top-k and Kendall when a failed attack counts as 1, is dropped, or counts as the worst value seen."""
-    pairs = [(metric, name) for metric in ("top_k", "kendall") for name in CONVENTION_TITLES]
+    pairs = [(metric.name, name) for metric in shown("headline") for name in CONVENTION_TITLES]
     columns = (METHOD, ATTACK, *(_convention_column(metric, name) for metric, name in pairs))
     rows = [
         (Cell(value=view.label), Cell(value=attack.name), *(_under(attack, name, metric) for metric, name in pairs))
@@ -154,7 +163,7 @@ def _result_row(
     view: RunView, attack: AttackView, against: Mapping[str, Comparison], columns: Sequence[Column]
 ) -> tuple[Cell, ...]:
     first = attack is ordered(view.attacks)[0]
-    on_paper = attack.name == "ifia-topk"
+    on_paper = attack.name == REFERENCE
     cells = {
         "method": Cell(value=view.label),
         "preset": Cell(value=view.preset),
@@ -168,7 +177,7 @@ def _result_row(
             "natural_accuracy": _stat_cell(view.natural, paper=_paper(view, "natural_accuracy")),
             "pgd_accuracy": _stat_cell(view.pgd, paper=_paper(view, "pgd_accuracy")),
         }
-    for metric in METRIC_COLUMNS:
+    for metric in METRICS:
         cells[metric] = _stat_cell(attack.metrics.get(metric, Stat()), paper=_paper(view, metric) if on_paper else None)
     return tuple(cells.get(column.key, Cell()) for column in columns)
 
@@ -194,7 +203,7 @@ def _under(attack: AttackView, convention: str, metric: str) -> Cell:
 
 
 def _convention_column(metric: str, convention: str) -> Column:
-    base = METRIC_COLUMNS[metric]
+    base = metric_column(METRICS[metric])
     return Column(key=f"{metric}_{convention}", title=f"{base.title}, {CONVENTION_TITLES[convention]}", unit=base.unit)
 
 

@@ -3,17 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from holdfast.metrics.registry import METRICS
 from holdfast.report.document import Document, one_line
-from holdfast.results import METRICS, Facts, Run, summarise
-from holdfast.results.bootstrap import Interval
-from holdfast.results.files import plain
-
-CONTROL = "random"
-"""The attack that only adds noise: what any map must stand."""
+from holdfast.runs import Run, RunInfo, summarise
+from holdfast.runs.bootstrap import Interval
+from holdfast.runs.names import CONTROL, HEADLINES, STRONGEST
+from holdfast.storage.json_files import plain
 
 _METHODS = ("natural", "madry", "ig-norm", "rar", "ig-sum-norm", "art", "igr", "erar")
-STRONGEST = "ifia-ensemble"
-HEADLINES = ("ifia-topk", STRONGEST)
 _UNKNOWN = "not recorded"
 
 
@@ -119,8 +116,8 @@ def _rank(view: RunView) -> int:
 def _view(run: Run) -> RunView:
     content, notes = run.summary, run.notes
     if content is None and run.examples.rows:
-        facts = Facts(dataset=_UNKNOWN, method=run.name, preset=_UNKNOWN, seed=0)
-        content = plain(summarise(run.examples.rows, facts))
+        info = RunInfo(dataset=_UNKNOWN, method=run.name, preset=_UNKNOWN, seed=0)
+        content = plain(summarise(run.examples.rows, info))
         notes = (*notes, "there is no summary.json: the evaluation is not finished, the numbers are those so far")
     elif content is None:
         notes = (*notes, "not evaluated yet")

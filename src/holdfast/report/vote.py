@@ -20,8 +20,8 @@ from holdfast.report.page import render_page
 from holdfast.report.payload import PICTURE_BYTES, to_script_json
 from holdfast.report.pictures import Picture, pictures, png_uri
 from holdfast.report.view import RunView, Stat
-from holdfast.results.bootstrap import wilson
-from holdfast.results.files import read_text
+from holdfast.runs.bootstrap import wilson
+from holdfast.storage.json_files import read_text
 
 STYLES = ("base.css", "vote.css")
 SCRIPTS = ("vote.js",)

@@ -11,7 +11,7 @@ from holdfast.report.render import to_csv, to_latex, to_markdown
 from holdfast.report.tables import Table, conventions_table, exclusions_table, quality_table, results_table
 from holdfast.report.view import RunView, datasets
 from holdfast.report.vote import vote_pages
-from holdfast.results.files import write_text_atomic
+from holdfast.storage.json_files import write_text_atomic
 
 _MORE = (means_table, paired_table, worst_table, checks_table, costs_table)
 _FORMATS = {"md": to_markdown, "tex": to_latex, "csv": to_csv}

@@ -1,15 +1,15 @@
 """Training: one loop, and around it what makes it survive crashes, signals, bad numbers and many processes."""
 
+from holdfast.storage.lock import RunDirectoryBusyError
+from holdfast.training.checkpoint_store import RecoveryWarning, load_weights
 from holdfast.training.distributed import Processes, current, joined, pick_device
 from holdfast.training.guards import DivergedError
-from holdfast.training.keeper import RecoveryWarning, load_weights
-from holdfast.training.lock import RunDirectoryBusyError
 from holdfast.training.logbook import read_log
 from holdfast.training.loop import fit
 from holdfast.training.optimizers import OPTIMIZERS, SGD, Adam, decay_kernels
-from holdfast.training.protocols import Batches, Objective, ObjectiveOutput, Schedule
+from holdfast.training.protocols import Batches, Schedule, StepOutput, TrainableObjective
 from holdfast.training.schedules import SCHEDULES, Constant, Cosine, OneCycle, Piecewise
-from holdfast.training.settings import Best, FitResult
+from holdfast.training.settings import Best, FitResult, FitSettings
 from holdfast.training.signals import Interrupted
 
 __all__ = [
@@ -23,15 +23,16 @@ __all__ = [
     "Cosine",
     "DivergedError",
     "FitResult",
+    "FitSettings",
     "Interrupted",
-    "Objective",
-    "ObjectiveOutput",
     "OneCycle",
     "Piecewise",
     "Processes",
     "RecoveryWarning",
     "RunDirectoryBusyError",
     "Schedule",
+    "StepOutput",
+    "TrainableObjective",
     "current",
     "decay_kernels",
     "fit",

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import DataError, expected
-from holdfast.files import publish_folder
-from holdfast.training.sealed import read_sealed_json, sealed_json
+from holdfast.storage.checked_json import read_sealed_json, sealed_json
+from holdfast.storage.files import publish_folder
 
 WEIGHTS, TRAINING, STATE = "weights.safetensors", "training.safetensors", "state.json"
 FORMAT = 1

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from holdfast.files import disk_errors, write_file
-from holdfast.results import training_log
-from holdfast.results.training_log import log_line
+from holdfast.runs import training_log
+from holdfast.runs.training_log import log_line
+from holdfast.storage.files import disk_errors, write_file
 
 Record = dict[str, Any]
 

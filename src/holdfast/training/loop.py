@@ -1,77 +1,42 @@
 """The training loop."""
 
-from pathlib import Path
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 
+from holdfast.errors import expected
 from holdfast.rng import make_keys
+from holdfast.training.batches import as_batches
 from holdfast.training.optimizers import set_lr
-from holdfast.training.protocols import Batches, Objective, Schedule, Validate
+from holdfast.training.protocols import Batches, TrainableObjective
 from holdfast.training.schedules import budget_at
 from holdfast.training.session import Session, session
-from holdfast.training.settings import FitResult, Settings
+from holdfast.training.settings import FitResult, FitSettings
 
 
 def fit(
-    objective: Objective,
-    loader: Batches,
+    objective: TrainableObjective,
+    loader: Batches | Iterable[Any],
     optimizer: torch.optim.Optimizer,
-    *,
-    steps: int,
-    schedule: Schedule | None = None,
-    warm_up: float = 0.0,
-    seed: int = 0,
-    max_grad_norm: float | None = None,
-    explosion: float = 100.0,
-    amp: bool = False,
-    run_dir: Path | str | None = None,
-    resume: bool = False,
-    resume_command: str = "",
-    checkpoint_every: int | None = None,
-    checkpoint_seconds: float | None = 600.0,
-    log_every: int = 50,
-    validate: Validate | None = None,
-    validate_every: int | None = None,
-    keep_best_by: str | None = None,
-    progress: bool = True,
-    tensorboard: bool = False,
-    half_weights: bool = False,
+    settings: FitSettings | None = None,
+    **options: Any,
 ) -> FitResult:
     """Descend the objective for `steps` steps in all, on one process or, under `torchrun`, on many.
 
-    `schedule` sets the learning rate, which else stays the optimiser's own. The attack budget grows from 0 over the
-    share `warm_up` of the steps. A loss `explosion` times its median, or not finite, stops the run before the weights
-    change.
+    The options are those of `FitSettings`, which explains them: pass them one by one, or as `settings`. `loader` is a
+    `holdfast.data.Loader` or an ordinary `torch.utils.data.DataLoader` of (x, y) or (x, y, id).
 
-    With a `run_dir` the run is logged to `log.jsonl` and saved as checkpoints: every `checkpoint_every` steps, after
-    `checkpoint_seconds` without one, at the end, and on Ctrl-C or SIGTERM, which raise `Interrupted`. `resume=True`
-    goes on from the last of them, or from the start when there is none, and ends bit for bit where an uninterrupted
-    run would (on a CPU). `validate(model)` is called every `validate_every` steps; the weights with the largest value
-    called `keep_best_by`, or the smallest with a minus before the name, are kept besides the last. The weights to use
-    end up in `run_dir/weights.safetensors`, with `half_weights` as 16-bit numbers.
+    >>> import holdfast as hf
+    >>> model = hf.Classifier(hf.models.build("digits-cnn", seed=0))
+    >>> loader = hf.data.Loader(hf.data.load("digits"), batch_size=50)
+    >>> optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    >>> hf.fit(hf.recipes.natural(model), loader, optimizer, steps=2, progress=False).step
+    2
     """
-    settings = Settings(
-        steps=steps,
-        schedule=schedule,
-        warm_up=warm_up,
-        seed=seed,
-        max_grad_norm=max_grad_norm,
-        explosion=explosion,
-        amp=amp,
-        run_dir=None if run_dir is None else Path(run_dir),
-        resume=resume,
-        resume_command=resume_command,
-        checkpoint_every=checkpoint_every,
-        checkpoint_seconds=checkpoint_seconds,
-        log_every=log_every,
-        validate=validate,
-        validate_every=validate_every,
-        keep_best_by=keep_best_by,
-        progress=progress,
-        tensorboard=tensorboard,
-        half_weights=half_weights,
-    )
-    with session(objective, loader, optimizer, settings) as run:
+    if settings is not None and options:
+        raise expected("settings or options of fit, not both", got=f"settings and {', '.join(options)}")
+    with session(objective, as_batches(loader), optimizer, settings or FitSettings(**options)) as run:
         return _train(run)
 
 
@@ -87,11 +52,11 @@ def _train(run: Session) -> FitResult:
         if settings.schedule is not None:
             set_lr(optimizer, lr := settings.schedule(step))
 
-        output = run.engine.forward(step, x, y, keys)
+        output = run.stepper.forward(step, x, y, keys)
         run.look_at_clean(output, x, y)  # only where the step is logged
-        gradient_norm = run.engine.backward(output, share)
+        gradient_norm = run.stepper.backward(output, share)
         run.check(output, share, gradient_norm)  # raises before the weights change
-        run.engine.update(gradient_norm)
+        run.stepper.update(gradient_norm)
 
         run.record(output, share, lr=lr, budget=budget)
         run.finish_step()

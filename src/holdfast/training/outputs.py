@@ -4,10 +4,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
-from holdfast.training.board import Board
 from holdfast.training.logbook import Logbook, Record
 from holdfast.training.progress import ProgressLine
-from holdfast.training.settings import Settings
+from holdfast.training.settings import FitSettings
+from holdfast.training.tensorboard import Board
 
 LOG = "log.jsonl"
 
@@ -23,8 +23,8 @@ class Sink(Protocol):
 class Outputs:
     """All sinks of a run and its progress line, closed when `stack` is."""
 
-    def __init__(self, settings: Settings, *, step: int, stack: ExitStack) -> None:
-        self._sinks = _sinks(settings.run_dir, step, tensorboard=settings.tensorboard)
+    def __init__(self, settings: FitSettings, *, step: int, stack: ExitStack) -> None:
+        self._sinks = _sinks(settings.folder, step, tensorboard=settings.tensorboard)
         for sink in self._sinks:
             stack.callback(sink.close)
         self._progress = ProgressLine(steps=settings.steps, done=step, show=settings.progress)

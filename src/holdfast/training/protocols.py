@@ -14,7 +14,7 @@ Validate = Callable[[nn.Module], Mapping[str, float]]
 """Model, in evaluation mode, to named numbers."""
 
 
-class ObjectiveOutput(Protocol):
+class StepOutput(Protocol):
     """The scalar to descend, with its graph, and every named part of it, detached."""
 
     @property
@@ -23,7 +23,7 @@ class ObjectiveOutput(Protocol):
     def parts(self) -> Mapping[str, Tensor]: ...
 
 
-class Objective(Protocol):
+class TrainableObjective(Protocol):
     """A `torch.nn.Module` around the model; a mean over the batch, so that shards average to the whole.
 
     The trainer sets `budget`, the factor in [0, 1] on the radius of the attack, before each step. The objective
@@ -35,7 +35,7 @@ class Objective(Protocol):
 
     @property
     def model(self) -> nn.Module: ...
-    def __call__(self, x: Tensor, y: Tensor, keys: Tensor) -> ObjectiveOutput: ...
+    def __call__(self, x: Tensor, y: Tensor, keys: Tensor) -> StepOutput: ...
 
 
 class Batches(Protocol):
@@ -45,7 +45,7 @@ class Batches(Protocol):
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]: ...
 
 
-def as_module(objective: Objective) -> nn.Module:
+def as_module(objective: TrainableObjective) -> nn.Module:
     """The objective as the module it has to be, for its parameters, buffers and modes."""
     if not isinstance(objective, nn.Module):
         fix = "subclass it and set .model, .budget and .example_passes in __init__"

@@ -7,25 +7,25 @@ from typing import Any
 
 import torch
 
+from holdfast.engine.modes import evaluating
 from holdfast.errors import InputError, expected
-from holdfast.models.modes import evaluating
+from holdfast.storage.lock import locked
 from holdfast.training import state
 from holdfast.training.checkpoint import Snapshot
+from holdfast.training.checkpoint_store import CheckpointStore, Kind
 from holdfast.training.distributed import check_slices, current
-from holdfast.training.engine import Engine
 from holdfast.training.guards import LossGuard, diverged
-from holdfast.training.keeper import Keeper, Kind
-from holdfast.training.lock import locked
 from holdfast.training.logbook import Record, finite
 from holdfast.training.outputs import Outputs
-from holdfast.training.protocols import Batches, Objective, ObjectiveOutput, as_module
-from holdfast.training.settings import Best, FitResult, Settings, is_better, pick
+from holdfast.training.protocols import Batches, StepOutput, TrainableObjective, as_module
+from holdfast.training.settings import Best, FitResult, FitSettings, is_better, pick
 from holdfast.training.signals import Interrupted, StopRequest
+from holdfast.training.step import Stepper
 
 
 @contextmanager
 def session(
-    objective: Objective, loader: Batches, optimizer: torch.optim.Optimizer, settings: Settings
+    objective: TrainableObjective, loader: Batches, optimizer: torch.optim.Optimizer, settings: FitSettings
 ) -> Iterator["Session"]:
     """Open a run, new or resumed; however the block ends, files are closed and the caller's state is given back."""
     with ExitStack() as stack:
@@ -38,11 +38,11 @@ class Session:
     """A run under way: `step` steps are done, and all that has to survive a crash is here."""
 
     def __init__(
-        self, objective: Objective, loader: Batches, optimizer: torch.optim.Optimizer, settings: Settings
+        self, objective: TrainableObjective, loader: Batches, optimizer: torch.optim.Optimizer, settings: FitSettings
     ) -> None:
         self.objective, self.loader, self.optimizer, self.settings = objective, loader, optimizer, settings
         self.module, self.processes = as_module(objective), current()
-        self.keeper = Keeper(settings.run_dir) if settings.run_dir else None
+        self.store = CheckpointStore(settings.folder) if settings.folder else None
         self.guard = LossGuard(settings.explosion)
         self.step, self.saved_step = 0, -1
         self.parts: dict[str, float | None] = {}
@@ -60,12 +60,12 @@ class Session:
         """Take the directory, put back the last checkpoint, and start to listen for signals."""
         check_slices(self.loader, self.processes)
         self.processes.leading(lambda: self._claim(stack))
-        snapshot = self.keeper.load() if self.keeper and self.settings.resume else None
-        self.engine = Engine(self.objective, self.optimizer, self.processes, self.settings)
+        snapshot = self.store.load() if self.store and self.settings.resume else None
+        self.stepper = Stepper(self.objective, self.optimizer, self.processes, self.settings)
         if snapshot is not None:
             self._restore(snapshot)
         self.processes.leading(lambda: self._begin(stack))
-        stack.enter_context(self.engine.own_randomness())
+        stack.enter_context(self.stepper.own_randomness())
         stack.enter_context(evaluating(self.module))  # gives every mode back at the end
         self.module.train()
         stack.callback(setattr, self.objective, "budget", self.objective.budget)
@@ -73,18 +73,18 @@ class Session:
         if snapshot is None:
             self.save()
 
-    def check(self, output: ObjectiveOutput, share: float, gradient_norm: torch.Tensor) -> None:
+    def check(self, output: StepOutput, share: float, gradient_norm: torch.Tensor) -> None:
         """Stop before the weights change if loss or gradient are bad; hear if any process wants to stop or save."""
         limit, leads = self.settings.checkpoint_seconds, self.processes.leads
         late = limit is not None and leads and time.monotonic() - self.saved_at >= limit
         mine = float(output.total.detach()) * share if share else 0.0
         total, stopping, save_now = self.processes.sum(mine, bool(self.stop.asked), late)
         self.stopping, self.save_now = stopping > 0, save_now > 0
-        norm = 0.0 if self.engine.amp else float(gradient_norm)  # the scaler itself skips steps that overflow
+        norm = 0.0 if self.stepper.amp else float(gradient_norm)  # the scaler itself skips steps that overflow
         if complaint := self.guard.complaint(total / self.processes.world_size, norm):
             raise diverged(complaint, step=self.step + 1, parts=output.parts, last_good=self._last_good())
 
-    def look_at_clean(self, output: ObjectiveOutput, x: torch.Tensor, y: torch.Tensor) -> None:
+    def look_at_clean(self, output: StepOutput, x: torch.Tensor, y: torch.Tensor) -> None:
         """Measure the accuracy on the clean batch for a step that will be logged, unless the objective did."""
         self._extra = {}
         if "accuracy_clean" in output.parts or not self._is_logged(self.step + 1):
@@ -97,7 +97,7 @@ class Session:
     def _is_logged(self, step: int) -> bool:
         return any(self.settings.due(every, step) for every in (self.settings.validate_every, self.settings.log_every))
 
-    def record(self, output: ObjectiveOutput, share: float, *, lr: float, budget: float) -> None:
+    def record(self, output: StepOutput, share: float, *, lr: float, budget: float) -> None:
         """Count the step as done; log it, validate and keep the best when it is time to."""
         self.step += 1
         if self.outputs:
@@ -127,9 +127,9 @@ class Session:
         """The last checkpoint, the weights under their own name, and the result."""
         self.module.zero_grad(set_to_none=True)
         self.save()
-        if self.keeper:
-            keeper, half = self.keeper, self.settings.half_weights
-            self.processes.leading(lambda: keeper.export(half=half))
+        if self.store:
+            store, half = self.store, self.settings.half_weights
+            self.processes.leading(lambda: store.export(half=half))
         return FitResult(
             step=self.step,
             seconds=self.seconds,
@@ -140,30 +140,30 @@ class Session:
 
     def save(self, kind: Kind = "step") -> None:
         """Write a checkpoint of this moment, unless there is one already."""
-        keeper = self.keeper
-        if keeper is None or (kind == "step" and self.saved_step == self.step):
+        store = self.store
+        if store is None or (kind == "step" and self.saved_step == self.step):
             return
         notes = self._notes()
-        self.processes.leading(lambda: self._write(keeper, kind, notes))
+        self.processes.leading(lambda: self._write(store, kind, notes))
         if kind == "step":
             self.saved_step, self.saved_at = self.step, time.monotonic()
 
     def _claim(self, stack: ExitStack) -> None:
         """Take the run directory, and refuse to write over a run that is already in it."""
-        if self.keeper is None:
+        if self.store is None:
             return
-        stack.enter_context(locked(self.keeper.run_dir))
-        self.keeper.clean()
-        if self.keeper.found() and not self.settings.resume:
-            got = f"{self.keeper.run_dir}, which holds a run"
+        stack.enter_context(locked(self.store.run_dir))
+        self.store.clean()
+        if self.store.found() and not self.settings.resume:
+            got = f"{self.store.run_dir}, which holds a run"
             raise InputError(
                 f"expected a new run directory, got {got}; resume it with resume=True or name another directory."
             )
 
     def _begin(self, stack: ExitStack) -> None:
         """Open the outputs, with what a killed run wrote beyond this step cut off."""
-        if self.keeper:
-            self.keeper.forget_after(self.step)
+        if self.store:
+            self.store.forget_after(self.step)
         self.outputs = Outputs(self.settings, step=self.step, stack=stack)
 
     def _restore(self, snapshot: Snapshot) -> None:
@@ -173,7 +173,7 @@ class Session:
             raise expected(f"steps >= {snapshot.step}, which are done", got=self.settings.steps, fix=fix)
         state.check_same(notes["same"], self._same())
         state.restore(snapshot, self.module, self.optimizer)
-        self.engine.scaler.load_state_dict(notes["scaler"])
+        self.stepper.scaler.load_state_dict(notes["scaler"])
         self.objective.example_passes = notes["example_passes"] if self.processes.leads else 0
         self.guard = LossGuard(self.settings.explosion, notes["recent"])
         self.step = self.saved_step = snapshot.step
@@ -188,7 +188,7 @@ class Session:
             "parts": self.parts,
             "best": [self.best.step, self.best.name, self.best.value] if self.best else None,
             "recent": list(self.guard.recent),
-            "scaler": self.engine.scaler.state_dict(),
+            "scaler": self.stepper.scaler.state_dict(),
             "same": self._same(),
         }
 
@@ -204,12 +204,12 @@ class Session:
             **{f"optimizer {name}": value for name, value in optimizer.items()},
         }
 
-    def _write(self, keeper: Keeper, kind: Kind, notes: dict[str, Any]) -> None:
+    def _write(self, store: CheckpointStore, kind: Kind, notes: dict[str, Any]) -> None:
         if self.outputs:
             self.outputs.sync()
-        keeper.save(state.capture(self.module, self.optimizer, self.step, notes), kind)
+        store.save(state.capture(self.module, self.optimizer, self.step, notes), kind)
 
-    def _mean_parts(self, output: ObjectiveOutput, share: float) -> dict[str, float]:
+    def _mean_parts(self, output: StepOutput, share: float) -> dict[str, float]:
         parts = {**output.parts, **self._extra}
         names = sorted(parts)
         values = self.processes.mean(*(float(parts[name]) for name in names), share=share)
@@ -230,14 +230,14 @@ class Session:
         return int(self.processes.sum(self.objective.example_passes)[0])
 
     def _last_good(self) -> str:
-        if self.keeper is None:
+        if self.store is None:
             return "none, since the run has no run_dir"
-        newest = self.keeper.found()[0]
+        newest = self.store.found()[0]
         return f"{newest} ({self.saved_step} steps)"
 
     def _interrupted(self) -> Interrupted:
         name = self.stop.asked or "a signal to another process"
-        saved = f"everything is saved in {self.keeper.run_dir}" if self.keeper else "nothing is saved without a run_dir"
+        saved = f"everything is saved in {self.store.run_dir}" if self.store else "nothing is saved without a run_dir"
         how = self.settings.resume_command or "the same call with resume=True"
-        go_on = f"; go on with: {how}" if self.keeper else "."
+        go_on = f"; go on with: {how}" if self.store else "."
         return Interrupted(f"stopped by {name} after step {self.step}; {saved}{go_on}", step=self.step, signal=name)

@@ -10,28 +10,40 @@ from holdfast.training.protocols import Schedule, Validate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The arguments of `fit`, where they are explained and have their defaults."""
+class FitSettings:
+    """How `fit` trains, what it writes, and when.
+
+    `schedule` sets the learning rate, which else stays the optimiser's own. The attack budget grows from 0 over the
+    share `warm_up` of the steps. A loss `explosion` times its median, or not finite, stops the run before the weights
+    change.
+
+    With a `run_dir` the run is logged to `log.jsonl` and saved as checkpoints: every `checkpoint_every` steps, after
+    `checkpoint_seconds` without one, at the end, and on Ctrl-C or SIGTERM, which raise `Interrupted`. `resume=True`
+    goes on from the last of them, or from the start when there is none, and ends bit for bit where an uninterrupted
+    run would (on a CPU). `validate(model)` is called every `validate_every` steps; the weights with the largest value
+    called `keep_best_by`, or the smallest with a minus before the name, are kept besides the last. The weights to use
+    end up in `run_dir/weights.safetensors`, with `half_weights` as 16-bit numbers.
+    """
 
     steps: int
-    schedule: Schedule | None
-    warm_up: float
-    seed: int
-    max_grad_norm: float | None
-    explosion: float
-    amp: bool
-    run_dir: Path | None
-    resume: bool
-    resume_command: str
-    checkpoint_every: int | None
-    checkpoint_seconds: float | None
-    log_every: int
-    validate: Validate | None
-    validate_every: int | None
-    keep_best_by: str | None
-    progress: bool
-    half_weights: bool
-    tensorboard: bool
+    schedule: Schedule | None = None
+    warm_up: float = 0.0
+    seed: int = 0
+    max_grad_norm: float | None = None
+    explosion: float = 100.0
+    amp: bool = False
+    run_dir: Path | str | None = None
+    resume: bool = False
+    resume_command: str = ""
+    checkpoint_every: int | None = None
+    checkpoint_seconds: float | None = 600.0
+    log_every: int = 50
+    validate: Validate | None = None
+    validate_every: int | None = None
+    keep_best_by: str | None = None
+    progress: bool = True
+    tensorboard: bool = False
+    half_weights: bool = False
 
     def __post_init__(self) -> None:
         for name in ("steps", "checkpoint_every", "log_every", "validate_every", "max_grad_norm", "checkpoint_seconds"):
@@ -46,6 +58,11 @@ class Settings:
         wish = next((name for name, value in wishes.items() if value), None)
         if self.run_dir is None and wish:
             raise expected(f"a run_dir with {wish}", got=None, fix="name a directory for the files of the run")
+
+    @property
+    def folder(self) -> Path | None:
+        """The run directory as a path."""
+        return None if self.run_dir is None else Path(self.run_dir)
 
     @property
     def warm_up_steps(self) -> int:

@@ -1,8 +1,11 @@
 // The packed data of the page, unpacked into typed columns, and a few helpers to build elements from text.
 const DATA = JSON.parse(document.getElementById('data').textContent);
 const MISSING = 65535;
-const SIMILARITIES = ['top_k', 'kendall', 'spearman', 'cosine'];
-const KINDS = { id: Float64Array, label: Int32Array, prediction: Int32Array, outcome: Uint8Array, center_shift: Float32Array, completeness_gap: Float32Array };
+const METRICS = new Map(DATA.metrics.map((metric) => [metric.name, metric]));
+const PACKED = DATA.metrics.filter((metric) => metric.packed);  // within [-1, 1], stored in 16 bits
+const OTHERS = DATA.metrics.filter((metric) => !metric.packed);
+const KINDS = { id: Float64Array, label: Int32Array, prediction: Int32Array, outcome: Uint8Array, completeness_gap: Float32Array };
+for (const metric of OTHERS) KINDS[metric.name] = Float32Array;
 const OUTCOME_TEXT = { attacked: 'attacked', misclassified: 'misclassified', label_lost: 'label lost', unmoved: 'unmoved', nan_map: 'undefined map' };
 
 function unpack(text, Kind) {
@@ -34,8 +37,8 @@ function similarity(name, row) {
 }
 
 function show(name, value) {
-  if (value === null || Number.isNaN(value)) return '–';
-  return name === 'top_k' ? (100 * value).toFixed(1) + ' %' : value.toFixed(3);
+  if (value === null || value === undefined || Number.isNaN(value)) return '–';
+  return METRICS.get(name)?.percent ? (100 * value).toFixed(1) + ' %' : value.toFixed(3);
 }
 
 function className(run, label) {

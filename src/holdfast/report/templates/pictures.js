@@ -61,7 +61,8 @@ function pair(example, shot) {
 
 function card(example, shot) {
   const run = DATA.runs[shot.run];
-  const scores = [['Top-k', show('top_k', shot.top_k)], ['Kendall', show('kendall', shot.kendall)], ['Predicted', className(shot.run, shot.prediction)]];
+  const scores = DATA.metrics.filter((metric) => metric.level === 'headline').map((metric) => [metric.title, show(metric.name, shot[metric.name])]);
+  scores.push(['Predicted', className(shot.run, shot.prediction)]);
   if (shot.outcome && shot.outcome !== 'attacked') scores.push(['Outcome', OUTCOME_TEXT[shot.outcome]]);
   const list = entries(scores);
   list.className = 'scores';

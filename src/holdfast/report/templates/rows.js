@@ -3,8 +3,7 @@ const ROW_HEIGHT = 34, HEAD_HEIGHT = 40;
 const COLUMNS = [
   { name: 'id', title: 'No.', right: true }, { name: 'run', title: 'Method' }, { name: 'attack', title: 'Attack', extra: true },
   { name: 'outcome', title: 'Outcome' }, { name: 'label', title: 'Class', extra: true }, { name: 'prediction', title: 'Predicted', extra: true },
-  { name: 'top_k', title: 'Top-k', right: true }, { name: 'kendall', title: 'Kendall', right: true, extra: true },
-  { name: 'spearman', title: 'Spearman', right: true, extra: true }, { name: 'cosine', title: 'Cosine', right: true, extra: true },
+  ...PACKED.map((metric, at) => ({ name: metric.name, title: metric.title, right: true, extra: at > 0 })),
 ];
 const Grid = { order: new Uint32Array(0), sort: 'top_k', down: false, active: -1, pool: [] };
 
@@ -13,7 +12,7 @@ const datasetCount = new Set(DATA.runs.map((run) => run.dataset)).size;
 const runName = (run) => (datasetCount > 1 ? DATA.runs[run].dataset + ' · ' : '') + DATA.runs[run].label;
 
 function cellText(name, row) {
-  if (SIMILARITIES.includes(name)) return show(name, similarity(name, row));
+  if (METRICS.has(name)) return show(name, similarity(name, row));
   if (name === 'run') return runName(ROWS.run[row]);
   if (name === 'attack') return DATA.rows.attacks[ROWS.attack[row]];
   if (name === 'outcome') return OUTCOME_TEXT[DATA.outcomes[ROWS.outcome[row]]];
@@ -39,7 +38,7 @@ function chosen() {
 
 function arrange() {
   const column = ROWS[Grid.sort], way = Grid.down ? -1 : 1;
-  const missing = SIMILARITIES.includes(Grid.sort) ? MISSING : NaN;
+  const missing = METRICS.has(Grid.sort) ? MISSING : NaN;
   Grid.order = chosen().sort((a, b) => {
     if (column[a] === column[b]) return ROWS.id[a] - ROWS.id[b] || a - b;
     if (column[a] === missing) return 1;
@@ -114,7 +113,8 @@ function activate(at) {
 function detail(row) {
   const winner = DATA.rows.winners[ROWS.winner[row]];
   const list = COLUMNS.map((column) => [column.title, cellText(column.name, row)]);
-  list.push(['Centre shift', show('', ROWS.center_shift[row])], ['Completeness gap', show('', ROWS.completeness_gap[row])]);
+  for (const metric of OTHERS) list.push([metric.title, show(metric.name, ROWS[metric.name][row])]);
+  list.push(['Completeness gap', show('', ROWS.completeness_gap[row])]);
   if (winner) list.push(['Attack that won', winner]);
   const index = pictureOf.get(ROWS.run[row] + ' ' + ROWS.id[row]);
   const button = make('button', { type: 'button', disabled: index === undefined }, index === undefined ? 'No pictures were kept of this example' : 'Show its pictures');

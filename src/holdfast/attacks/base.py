@@ -1,0 +1,175 @@
+"""What every attack on explanations is and returns: a protocol, outcomes, scores and the clean side.
+
+An attack has an `attribution` (the map it moves), a `ball` (what counts as small, None for no bound) and `run`.
+Whatever has these can be evaluated, audited and reported: gradient searches, gradient-free searches, universal
+perturbations, manipulation towards a target map. For attacks that only propose images, `ProposalAttack` does the
+book-keeping.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from holdfast.attacks.balls import Ball
+from holdfast.attribution.saliency import saliency_map
+from holdfast.engine.checks import check_images, check_labels
+from holdfast.engine.gradients import images_per_pass
+from holdfast.engine.modes import evaluating
+from holdfast.engine.predictions import predictions
+from holdfast.errors import expected
+from holdfast.metrics.registry import METRICS
+from holdfast.runs.summary import random_step_warnings
+from holdfast.types import Attribution, Model
+
+
+class Outcome(IntEnum):
+    """What became of an example; every example has exactly one, so nothing is left out in silence."""
+
+    ATTACKED = 0
+    """An iterate with the label kept and a changed map was found."""
+    MISCLASSIFIED = 1
+    """The clean image is not predicted as y: skipped, no scores."""
+    LABEL_LOST = 2
+    """No iterate kept the label: counts as (1, 1, 1) under the reference protocol."""
+    UNMOVED = 3
+    """The label was kept but no iterate had a smaller Kendall's tau than 1: counts as (1, 1, 1) too."""
+    NAN_MAP = 4
+    """The clean map is constant or not finite, so nothing can be ranked: skipped, no scores."""
+
+
+class Scores(Mapping[str, Tensor]):
+    """Agreement of the clean and the perturbed map by metric, float64 [B] each; NaN for examples that were skipped.
+
+    The metrics are those of the registry: `scores["kendall"]` or `scores.kendall`.
+    """
+
+    def __init__(self, values: Mapping[str, Tensor]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._values[name]
+
+    def __getattr__(self, name: str) -> Tensor:
+        if name == "_values" or name not in self._values:  # the first while it is being unpickled
+            raise AttributeError(f"no metric {name!r}")
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def where(self, mask: Tensor, other: "Scores") -> "Scores":
+        """These scores where `mask` [B], the other's elsewhere."""
+        return Scores({name: torch.where(mask, value, other[name]) for name, value in self.items()})
+
+
+@dataclass(frozen=True)
+class CleanSide:
+    """What an attack needs to know of the clean images, so that several attacks share it.
+
+    `right` bool [B]: predicted as y. `maps` [B, H, W]: saliency maps, zero where the prediction is wrong. `gap` [B]:
+    the completeness gap, NaN where it was not computed.
+    """
+
+    right: Tensor
+    maps: Tensor
+    gap: Tensor
+
+
+@dataclass(frozen=True)
+class ExplanationResult:
+    """Perturbed images, outcomes and scores, one entry per example, and what the attack says about itself.
+
+    `steps` counts the steps of the search, `random_steps` those among them without any gradient.
+    """
+
+    x_adv: Tensor
+    outcome: Tensor
+    scores: Scores
+    steps: Tensor
+    random_steps: Tensor
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """How many examples had each outcome."""
+        tally = Counter(self.outcome.tolist())
+        return {outcome.name.lower(): tally[int(outcome)] for outcome in Outcome}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader must know about the search itself; `diagnose` looks deeper."""
+        steps = int(self.steps.sum())
+        return (*self.notes, *random_step_warnings(int(self.random_steps.sum()) / steps if steps else None))
+
+    @property
+    def reported_scores(self) -> Scores:
+        """The scores that go into rows and tables."""
+        return self.scores
+
+    @property
+    def winner_names(self) -> list[str]:
+        """The member that did the damage to each example; empty for an attack without members."""
+        return [""] * len(self.outcome)
+
+
+class ExplanationAttack(Protocol):
+    """Anything that moves maps: settings, and a `run` that returns images with outcomes and scores."""
+
+    @property
+    def attribution(self) -> Attribution: ...
+    @property
+    def ball(self) -> Ball | None: ...
+    @property
+    def eval_k(self) -> int: ...
+    def __call__(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> Tensor: ...
+    def run(
+        self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor, clean: CleanSide | None = None
+    ) -> ExplanationResult: ...
+
+
+def clean_side(model: Model, x: Tensor, y: Tensor, attribution: Attribution, *, with_gap: bool = False) -> CleanSide:
+    """Which clean images are predicted right, their maps, and with `with_gap` the completeness gap of each map."""
+    check_images(x)
+    check_labels(y, x.shape[0])
+    with evaluating(model):
+        right = _right(model, x, y)
+        maps, gap = x.new_zeros(x.shape[0], *x.shape[2:]), x.new_full((x.shape[0],), torch.nan)
+        if bool(right.any()):
+            some, labels = x[right], y[right]
+            found = attribution(model, some, labels).detach()
+            maps[right] = saliency_map(found)
+            measure = getattr(attribution, "completeness_gap", None) if with_gap else None
+            value = measure(model, some, labels, found) if measure is not None else None
+            if value is not None:
+                gap[right] = value
+    return CleanSide(right, maps, gap)
+
+
+def compare(clean: Tensor, moved: Tensor, k: int, *, valid: Tensor) -> Scores:
+    """Every registered metric of two batches of maps [B, H, W]; NaN where not `valid` [B]."""
+    found = {name: metric(clean, moved, k=k) for name, metric in METRICS.items()}
+    return Scores({name: torch.where(valid, value, torch.nan) for name, value in found.items()})
+
+
+def check_eval_k(eval_k: int, x: Tensor) -> None:
+    """Refuse a k that a map like those of x does not have."""
+    pixels = x.shape[2] * x.shape[3]
+    if not 1 <= eval_k <= pixels:
+        raise expected(f"1 <= k <= {pixels}, the number of entries of a map", got=f"eval_k = {eval_k}")
+
+
+def _right(model: Model, x: Tensor, y: Tensor) -> Tensor:
+    if not x.shape[0]:
+        return torch.zeros_like(y, dtype=torch.bool)
+    found = predictions(model, x, images_per_pass(x), check=True)
+    check_labels(y, x.shape[0], found.classes)
+    return found.labels == y

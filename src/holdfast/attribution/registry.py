@@ -1,0 +1,38 @@
+"""Maps by name, for configs and commands. To add one: write its file, and add a line to `MAPS`."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.attribution.gradient import Gradient
+from holdfast.attribution.input_x_gradient import InputXGradient
+from holdfast.attribution.integrated import IntegratedGradients
+from holdfast.attribution.smoothgrad import SmoothGrad
+from holdfast.errors import expected
+from holdfast.types import Attribution
+
+MAPS: dict[str, Callable[..., Attribution]] = {
+    "ig": IntegratedGradients,
+    "gradient": Gradient,
+    "input-x-gradient": InputXGradient,
+    "smoothgrad": SmoothGrad,
+}
+"""Name -> constructor, whose keyword arguments are the options of the map."""
+
+
+def make_map(name: str, options: Mapping[str, Any] | None = None, **offered: Any) -> Attribution:
+    """The map called `name` with its `options`; of `offered`, those that the map knows and `options` does not set.
+
+    >>> make_map("ig", steps=20).steps
+    20
+    >>> make_map("gradient", steps=20)  # doctest: +ELLIPSIS
+    Gradient(score=<function true_logit at 0x...>, chunk=None)
+    """
+    if name not in MAPS:
+        raise expected(f"a map out of {', '.join(MAPS)}", got=repr(name))
+    known = inspect.signature(MAPS[name]).parameters
+    options = dict(options or {})
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise expected(f"options of the map {name} ({', '.join(known)})", got=", ".join(unknown))
+    return MAPS[name](**{key: value for key, value in offered.items() if key in known} | options)

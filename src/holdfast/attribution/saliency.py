@@ -1,0 +1,34 @@
+"""From an attribution to the map that is shown, attacked and compared."""
+
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import expected
+from holdfast.models.surrogate import softplus_surrogate
+from holdfast.types import Attribution, Model
+
+
+def saliency_map(attribution: Tensor) -> Tensor:
+    """|attribution| summed over channels, normalised to the sum H W: [B, C, H, W] -> [B, H, W].
+
+    An attribution that is zero everywhere has no direction; its map is zero everywhere, and the metrics call it NaN.
+
+    >>> saliency_map(torch.tensor([[[[1.0, -3.0]]]]))
+    tensor([[[0.5000, 1.5000]]])
+    """
+    if attribution.dim() != 4:
+        raise expected("an attribution [B, C, H, W]", got=f"shape {list(attribution.shape)}")
+    amount = attribution.abs().sum(1)
+    total = amount.sum((1, 2), keepdim=True)
+    return amount / torch.where(total > 0, total, 1) * (amount.shape[1] * amount.shape[2])
+
+
+def map_of(
+    model: Model, x: Tensor, y: Tensor, attribution: Attribution, *, beta: float | None = None, graph: bool = False
+) -> Tensor:
+    """The saliency map [B, H, W] of the network, or of its softplus surrogate when `beta` is given."""
+    with softplus_surrogate(beta) if beta is not None else nullcontext():
+        found = attribution(model, x, y, create_graph=graph)
+    return saliency_map(found if graph else found.detach())

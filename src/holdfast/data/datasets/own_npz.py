@@ -1,0 +1,59 @@
+"""The user's own data in an `.npz` file: `x_train, y_train, x_test, y_test`, or `x, y` with a hold-out."""
+
+from pathlib import Path
+
+from holdfast.data.dataset import Dataset, make_dataset
+from holdfast.data.formats.arrays import MAX_CLASSES, make_arrays, to_labels
+from holdfast.data.subsets import hold_out
+from holdfast.errors import DataError
+from holdfast.storage.npz import Npz, open_npz
+
+
+def load_npz(
+    path: Path,
+    split: str,
+    *,
+    layout: str | None = None,
+    quantize: bool = False,
+    holdout: float | int | None = None,
+    holdout_seed: int = 0,
+) -> Dataset:
+    """One split of the file; `class_names` (an array of text) in it is used if there.
+
+    `layout` is NHWC, NCHW or NHW where the shape does not tell. `quantize` rounds floats that are no multiple of 1/255.
+    For a file with `x` and `y` only, `holdout` (fraction or count) sets the test part aside; split "all" takes all.
+    """
+    with open_npz(path) as npz:
+        whole = f"x_{split}" not in npz.names
+        suffix = "" if whole else f"_{split}"
+        _check_names(npz, split, whole, holdout)
+        arrays = make_arrays(npz.read(f"x{suffix}"), npz.read(f"y{suffix}"), layout=layout, quantize=quantize)
+        class_names = _class_names(npz)
+    if whole and split != "all" and holdout is not None:
+        arrays = arrays.take(hold_out(arrays.y, holdout, holdout_seed)[split])
+    return make_dataset(arrays, name=path.stem, split=split, class_names=class_names, source=f"npz {path.name}")
+
+
+def _check_names(npz: Npz, split: str, whole: bool, holdout: float | int | None) -> None:
+    if not whole:
+        if holdout is not None:
+            raise DataError("expected no holdout for a file with x_train and x_test, found one; leave it out.")
+        return
+    if not {"x", "y"} <= set(npz.names):
+        raise DataError(f"expected arrays x_train, y_train, x_test, y_test (or x, y), found {', '.join(npz.names)}.")
+    if split != "all" and holdout is None:
+        raise DataError(
+            f"expected x_{split} and y_{split}, found x and y without a split; "
+            "pass holdout=0.2 to set a fifth aside for testing, or split='all' to take everything."
+        )
+
+
+def _class_names(npz: Npz) -> tuple[str, ...]:
+    """The file's own names, or the numbers up to the largest label of any split."""
+    if "class_names" in npz.names:
+        names = npz.read("class_names")
+        if names.ndim != 1 or len(names) > MAX_CLASSES:
+            raise DataError(f"expected class_names as a list of at most {MAX_CLASSES}, found shape {names.shape}.")
+        return tuple(str(name) for name in names)
+    labels = [to_labels(npz.read(name)) for name in ("y_train", "y_test", "y") if name in npz.names]
+    return tuple(str(label) for label in range(max(int(y.max(initial=0)) for y in labels) + 1))

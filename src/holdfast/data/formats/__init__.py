@@ -1,0 +1,1 @@
+"""How data files are read: archives, IDX, images, arrays."""

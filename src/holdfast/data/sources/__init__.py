@@ -1,0 +1,1 @@
+"""Where the files of a named dataset come from: cache, folder, packages, download."""

@@ -1,0 +1,38 @@
+"""Named transforms, Dataset -> Dataset. To add one: write its file, and add a line here."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from holdfast.data.dataset import Dataset
+from holdfast.data.transforms.class_balance import balance
+from holdfast.data.transforms.histogram import equalize
+from holdfast.errors import expected
+
+__all__ = ["TRANSFORMS", "Transform", "apply", "balance", "equalize", "parse"]
+
+Transform = Callable[[Dataset], Dataset]
+
+TRANSFORMS: dict[str, Callable[..., Dataset]] = {"equalize": equalize, "balance": balance}
+
+
+def parse(text: str) -> Transform:
+    """A transform from its name, with whole-number settings after a colon: `equalize`, `balance:to=1000,seed=3`."""
+    name, _, settings = text.partition(":")
+    if name not in TRANSFORMS:
+        raise expected(f"a transform ({', '.join(TRANSFORMS)})", got=repr(name))
+    known = list(inspect.signature(TRANSFORMS[name]).parameters)[1:]
+    values: dict[str, int] = {}
+    for setting in filter(None, settings.split(",")):
+        key, _, value = setting.partition("=")
+        if key not in known or not value.isdigit():
+            raise expected(f"settings of {name} ({', '.join(known) or 'it has none'}) as key=number", got=repr(setting))
+        values[key] = int(value)
+    return partial(TRANSFORMS[name], **values)
+
+
+def apply(dataset: Dataset, transforms: Iterable[str | Transform]) -> Dataset:
+    """Apply transforms, names or functions, from left to right."""
+    for transform in transforms:
+        dataset = (parse(transform) if isinstance(transform, str) else transform)(dataset)
+    return dataset

@@ -1,0 +1,318 @@
+"""The same convolutions and poolings with less work, for networks that are differentiated twice on a CPU.
+
+Three things make PyTorch slow there (figures in docs/performance.md):
+
+- the derivative of a convolution's gradient computes a gradient for the weights whether or not anyone asked;
+- with one or three channels, as in every first layer, the kernels reach a tenth of the machine's rate;
+- max-pooling in the usual memory layout does not use the vector units.
+
+A convolution is one half of the trilinear form <y, w * x>; its three partial maps are each other's derivatives,
+
+    conv(x, w) = w * x,      spread(y, w) = conv^T in x,      correlate(x, y) = conv^T in w,
+
+so three functions that call each other are differentiable to every order and compute only what is needed.
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+THIN = 4
+"""Up to so many input channels a matrix product with unfolded patches beats the library's gradient."""
+
+
+@dataclass(frozen=True)
+class StraightPath:
+    """Points start + t_j direction of each example: start and direction [B, ...], t [points]."""
+
+    start: Tensor
+    direction: Tensor
+    t: Tensor
+
+    def points(self) -> Tensor:
+        """[points, B, ...]"""
+        return torch.addcmul(self.start, self.t.reshape(-1, *[1] * self.start.dim()), self.direction)
+
+    def shifted(self, by: Tensor) -> "StraightPath":
+        """The same path from another start."""
+        return StraightPath(self.start + by, self.direction, self.t)
+
+
+class fast_kernels(TorchFunctionMode):  # noqa: N801  (used like a function: `with fast_kernels():`)
+    """Inside this context `conv2d` and `max_pool2d` on CPU tensors take the leaner direction; the values are the same.
+
+    `weights=False` promises that no gradient in the weights of a convolution will be asked for. If all images lie on
+    `path`, point after point, a convolution of them is one, too: two convolutions do for all points.
+
+    >>> x, w = torch.rand(2, 1, 8, 8), torch.rand(4, 1, 3, 3)
+    >>> with fast_kernels():
+    ...     y = F.conv2d(x, w, padding=1)
+    >>> torch.allclose(y, F.conv2d(x, w, padding=1), atol=1e-6)
+    True
+    """
+
+    def __init__(self, *, weights: bool = True, images: Tensor | None = None, path: StraightPath | None = None) -> None:
+        super().__init__()
+        self.weights = weights
+        self.images = images
+        self.path = path
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        form = _KERNELS.get(func)
+        found = form(self, *args, **(kwargs or {})) if form is not None else None
+        return func(*args, **(kwargs or {})) if found is None else found
+
+
+def fast_kernels_for(
+    x: Tensor, *, weights: bool = True, path: StraightPath | None = None
+) -> AbstractContextManager[Any]:
+    """`fast_kernels()` for the images x where it pays, else nothing; `path` if they are its points."""
+    pays = x.device.type == "cpu" and not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()
+    return fast_kernels(weights=weights, images=x, path=path) if pays else nullcontext()
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """All that is fixed about a convolution."""
+
+    image: torch.Size
+    kernel: torch.Size
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    groups: int
+
+    @property
+    def thin(self) -> bool:
+        return self.image[1] <= THIN and self.groups == 1
+
+    @property
+    def windows(self) -> dict[str, Any]:
+        return {
+            "kernel_size": self.kernel[2:],
+            "stride": self.stride,
+            "padding": self.padding,
+            "dilation": self.dilation,
+        }
+
+    def library_gradient(self, y: Tensor, x: Tensor, w: Tensor, wanted: tuple[bool, bool]) -> tuple[Tensor, Tensor]:
+        dx, dw, _ = torch.ops.aten.convolution_backward(
+            y, x, w, None, self.stride, self.padding, self.dilation, False, (0, 0), self.groups, (*wanted, False)
+        )
+        return dx, dw
+
+
+def _convolve(x: Tensor, w: Tensor, shape: _Shape, bias: Tensor | None = None) -> Tensor:
+    x, w = (_channels_innermost(x), _channels_innermost(w)) if shape.thin else (x.contiguous(), w)
+    return F.conv2d(x, w, bias, shape.stride, shape.padding, shape.dilation, shape.groups)
+
+
+def _channels_innermost(t: Tensor) -> Tensor:
+    """The same values in channels-last order; said by the strides also where there is one channel only."""
+    t = t.contiguous(memory_format=torch.channels_last)
+    _, channels, height, width = t.shape
+    return t.as_strided(t.shape, (channels * height * width, 1, channels * width, channels))
+
+
+def _spread(y: Tensor, w: Tensor, shape: _Shape) -> Tensor:
+    if shape.thin:
+        columns = w.flatten(1).T.expand(y.shape[0], -1, -1) @ y.flatten(2)
+        return F.fold(columns, shape.image[2:], **shape.windows)
+    nowhere = y.new_empty(()).expand(shape.image)  # only its shape is looked at
+    return shape.library_gradient(y.contiguous(), nowhere, w, (True, False))[0]
+
+
+def _correlate(x: Tensor, y: Tensor, shape: _Shape) -> Tensor:
+    if shape.thin:
+        patches = F.unfold(x, **shape.windows)
+        return torch.einsum("bop,bkp->ok", y.flatten(2), patches).reshape(shape.kernel)
+    nowhere = x.new_empty(()).expand(shape.kernel)
+    return shape.library_gradient(y.contiguous(), x.contiguous(), nowhere, (False, True))[1]
+
+
+def _apply(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
+    result: Tensor = function.apply(*inputs)
+    return result
+
+
+class _Bilinear(torch.autograd.Function):
+    """Remembers both arguments and the shape."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        first, second, ctx.shape = inputs
+        ctx.save_for_backward(first, second)
+
+
+class _Convolve(_Bilinear):
+    @staticmethod
+    def forward(x: Tensor, w: Tensor, shape: _Shape, bias: Tensor | None = None) -> Tensor:
+        return _convolve(x, w, shape, bias)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _Bilinear.setup_context(ctx, inputs[:3], output)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, w = ctx.saved_tensors
+        dx = _apply(_Spread, dy, w, ctx.shape) if ctx.needs_input_grad[0] else None
+        dw = _apply(_Correlate, x, dy, ctx.shape) if ctx.needs_input_grad[1] else None
+        return dx, dw, None, dy.sum((0, 2, 3)) if ctx.needs_input_grad[3] else None
+
+
+class _Spread(_Bilinear):
+    @staticmethod
+    def forward(y: Tensor, w: Tensor, shape: _Shape) -> Tensor:
+        return _spread(y, w, shape)
+
+    @staticmethod
+    def backward(ctx: Any, dx: Tensor) -> tuple[Tensor | None, ...]:
+        y, w = ctx.saved_tensors
+        dy = _apply(_Convolve, dx, w, ctx.shape, None) if ctx.needs_input_grad[0] else None
+        dw = _apply(_Correlate, dx, y, ctx.shape) if ctx.needs_input_grad[1] else None
+        return dy, dw, None
+
+
+class _Correlate(_Bilinear):
+    @staticmethod
+    def forward(x: Tensor, y: Tensor, shape: _Shape) -> Tensor:
+        return _correlate(x, y, shape)
+
+    @staticmethod
+    def backward(ctx: Any, dw: Tensor) -> tuple[Tensor | None, ...]:
+        x, y = ctx.saved_tensors
+        dx = _apply(_Spread, y, dw, ctx.shape) if ctx.needs_input_grad[0] else None
+        dy = _apply(_Convolve, x, dw, ctx.shape, None) if ctx.needs_input_grad[1] else None
+        return dx, dy, None
+
+
+class _Indexed(torch.autograd.Function):
+    """Remembers the index and the number of places; linear, so nothing else is needed."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, index, ctx.size = inputs
+        ctx.save_for_backward(index)
+
+
+class _Pick(_Indexed):
+    """(x [B, C, P], index [B, C, Q]) -> x at index; no place is picked twice."""
+
+    @staticmethod
+    def forward(x: Tensor, index: Tensor, size: int) -> Tensor:
+        return x.gather(2, index)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        (index,) = ctx.saved_tensors
+        return _apply(_Put, dy, index, ctx.size), None, None
+
+
+class _Put(_Indexed):
+    """(y [B, C, Q], index) -> x [B, C, P] with y at index and zero elsewhere: the transpose of `_Pick`."""
+
+    @staticmethod
+    def forward(y: Tensor, index: Tensor, size: int) -> Tensor:
+        return y.new_zeros(*y.shape[:2], size).scatter_(2, index, y)
+
+    @staticmethod
+    def backward(ctx: Any, dx: Tensor) -> tuple[Tensor | None, ...]:
+        (index,) = ctx.saved_tensors
+        return _apply(_Pick, dx, index, ctx.size), None, None
+
+
+class _Pool(torch.autograd.Function):
+    """x -> (maxima of windows that do not overlap, their places [B, C, Q]); `_Pick` whose places x itself decides."""
+
+    @staticmethod
+    def forward(x: Tensor, window: tuple[int, int], stride: tuple[int, int]) -> tuple[Tensor, Tensor]:
+        last = x.contiguous(memory_format=torch.channels_last)
+        maxima, index = F.max_pool2d(last, window, stride, return_indices=True)
+        return maxima.contiguous(), index.flatten(2)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        ctx.shape = inputs[0].shape
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(output[1])
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+        (index,) = ctx.saved_tensors
+        places = ctx.shape[2] * ctx.shape[3]
+        return _apply(_Put, dy.flatten(2), index.contiguous(), places).reshape(ctx.shape), None, None
+
+
+def _fast_conv2d(
+    mode: fast_kernels,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor | None:
+    if (
+        x.device.type != "cpu"
+        or isinstance(padding, str)
+        or x.dim() != 4
+        or x.dtype != weight.dtype
+        or not x.is_floating_point()
+    ):
+        return None
+    if not mode.weights:
+        weight, bias = weight.detach(), None if bias is None else bias.detach()
+    fixed = (weight.shape, _two(stride), _two(padding), _two(dilation), groups)
+    path = mode.path
+    if path is None or x is not mode.images or len(path.t) == 1:
+        return _apply(_Convolve, x, weight, _Shape(x.shape, *fixed), bias)
+    shape = _Shape(path.start.shape, *fixed)
+    start, direction = (
+        _apply(_Convolve, path.start, weight, shape, bias),
+        _apply(_Convolve, path.direction, weight, shape, None),
+    )
+    return StraightPath(start, direction, path.t).points().flatten(0, 1)
+
+
+def _fast_max_pool2d(
+    mode: fast_kernels,
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor | None:
+    window = _two(kernel_size)
+    apart = all(s >= k for s, k in zip(_two(stride or kernel_size), window, strict=True))
+    plain = _two(padding) == (0, 0) and _two(dilation) == (1, 1) and not ceil_mode and not return_indices
+    if not (apart and plain and x.device.type == "cpu" and x.dim() == 4 and x.is_floating_point()):
+        return None
+    maxima, _ = _Pool.apply(x, window, _two(stride or kernel_size))  # type: ignore[no-untyped-call]
+    return maxima  # type: ignore[no-any-return]
+
+
+def _two(value: Any) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (value[0], value[-1])
+
+
+_KERNELS: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
+    torch.conv2d: _fast_conv2d,
+    torch.max_pool2d: _fast_max_pool2d,
+    F.max_pool2d: _fast_max_pool2d,
+}

@@ -1,0 +1,133 @@
+"""The one place where gradients of scores are taken: batched over examples and points, in chunks.
+
+Every gradient map is a weighted sum of gradients at some points around or on the way to x,
+
+    G(x) = sum_j w_j grad s(f(p_j(x))),
+
+so one function computes them all: the gradient (one point), SmoothGrad (noisy points), integrated gradients (a path).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast.engine.cpu_kernels import StraightPath, fast_kernels_for
+from holdfast.engine.parallel import map_chunks, slices
+from holdfast.engine.passes import add_passes
+from holdfast.engine.second_order import second_order
+from holdfast.errors import expected
+from holdfast.types import Model, Target
+
+Place = Callable[[slice, slice], Tensor | StraightPath]
+"""`(examples, points) -> [points, examples, C, H, W]`: where the gradients are taken."""
+
+PIXELS_PER_PASS = 2**17
+"""Entries of the input in one forward pass when no chunk is asked for: fits the caches, and the memory of a laptop."""
+
+
+@dataclass(frozen=True)
+class GradientSums:
+    """The weighted sum of gradients of each target, and the logits at the last point."""
+
+    gradients: list[Tensor]
+    last_logits: Tensor | None
+
+
+def weighted_gradients(
+    model: Model,
+    x: Tensor,
+    targets: Sequence[Target],
+    place: Place,
+    weights: Tensor,
+    *,
+    create_graph: bool,
+    chunk: int | None = None,
+) -> GradientSums:
+    """sum_j w_j grad s(f(p_j)) for each target, like x; `chunk` bounds the images in one forward pass.
+
+    The gradient is with respect to the point itself; with `create_graph` the result remembers how it depends on
+    whatever the points were made of.
+    """
+    limit = chunk or images_per_pass(x)
+    if x.shape[0] == 0:
+        return GradientSums([torch.zeros_like(x) for _ in targets], None)
+
+    def of_rows(rows: slice) -> tuple[list[Tensor], Tensor]:
+        there = [(score, y[rows]) for score, y in targets]
+        totals = [torch.zeros_like(x[rows]) for _ in targets]
+        for js in slices(len(weights), max(1, limit // (rows.stop - rows.start))):
+            with torch.set_grad_enabled(create_graph):
+                points = place(rows, js)
+            gradients, logits = _gradients(model, points, there, weights[js], create_graph)
+            totals = [t + g for t, g in zip(totals, gradients, strict=True)]
+        return totals, logits[-(rows.stop - rows.start) :]
+
+    with second_order(create_graph):  # once for all threads: it is a setting of the process
+        found = map_chunks(model, x, x.shape[0], limit, of_rows, points=len(weights))
+    sums, ends = zip(*found, strict=True)
+    return GradientSums([torch.cat(parts) for parts in zip(*sums, strict=True)], torch.cat(ends))
+
+
+def images_per_pass(x: Tensor) -> int:
+    """How many images like those of x go through the network at once when the caller does not say."""
+    return max(1, PIXELS_PER_PASS // math.prod(x.shape[1:]))
+
+
+def check_chunk(chunk: int | None) -> None:
+    """Refuse a bound on the images in one pass that lets none through."""
+    if chunk is not None and chunk < 1:
+        raise expected("chunk >= 1, the most images in one forward pass, or None", got=chunk)
+
+
+def _gradients(
+    model: Model, points: Tensor | StraightPath, targets: Sequence[Target], weights: Tensor, create_graph: bool
+) -> tuple[list[Tensor], Tensor]:
+    """Weighted sums over the points of the gradients of each target's score, from one forward pass; its logits.
+
+    All points of an example are moved by one shift, zero: the gradient in the shift is the sum of those at the points.
+    """
+    with torch.enable_grad():
+        path = None
+        if isinstance(points, StraightPath):
+            shift = torch.zeros_like(points.start).requires_grad_()
+            path = points.shifted(shift)
+            flat = path.points().flatten(0, 1)
+        else:
+            shift = torch.zeros_like(points[0]).requires_grad_()
+            flat = (points + shift).flatten(0, 1)
+        with fast_kernels_for(flat, weights=create_graph, path=path):
+            logits = check_logits(model(flat), flat)
+        # differentiated again: back through every gradient, but only once through the forward pass they share
+        add_passes(flat.shape[0], (1 + len(targets)) * (2 if create_graph else 1))
+        share = weights.repeat_interleave(shift.shape[0])
+        scores = [(share * score(logits, y.repeat(len(weights)))).sum() for score, y in targets]
+        gradients = [
+            _gradient(s, shift, create_graph, keep=create_graph or i + 1 < len(scores)) for i, s in enumerate(scores)
+        ]
+        return gradients, logits if create_graph else logits.detach()
+
+
+def _gradient(score: Tensor, shift: Tensor, create_graph: bool, keep: bool) -> Tensor:
+    found = None
+    if score.requires_grad:
+        (found,) = torch.autograd.grad(score, shift, create_graph=create_graph, retain_graph=keep, allow_unused=True)
+    if found is None:
+        fix = "a layer detaches its input; holdfast.double_backward_audit(model, x) names it"
+        raise expected("a score that depends differentiably on the image", got="no gradient", fix=fix)
+    return found
+
+
+def check_logits(logits: Tensor, x: Tensor) -> Tensor:
+    """Refuse what is not a tensor of logits [B, K]."""
+    if not isinstance(logits, Tensor):
+        raise expected(
+            "a model that returns logits [B, K]",
+            got=type(logits).__name__,
+            fix="wrap it: holdfast.Classifier(net) understands outputs with `.logits`",
+        )
+    if logits.dim() != 2 or logits.shape[0] != x.shape[0]:
+        raise expected(f"logits [{x.shape[0]}, K]", got=f"shape {list(logits.shape)}")
+    return logits

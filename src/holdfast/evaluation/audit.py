@@ -1,0 +1,221 @@
+"""Can I trust its maps? The question of someone who has a trained classifier and a folder of images.
+
+result = holdfast.audit(model, holdfast.data.load("images/", split="all"))
+print(result)
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from holdfast.data.dataset import Dataset, to_float
+from holdfast.data.from_torch import as_dataset
+from holdfast.engine.checks import check_outputs
+from holdfast.engine.modes import evaluating
+from holdfast.errors import expected
+from holdfast.evaluation.evaluate import evaluate
+from holdfast.evaluation.protocol import Evaluation, EvaluationProtocol, OnProgress
+from holdfast.models import Classifier
+from holdfast.recipes import AttackSettings, make_attacks, pgd
+from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST
+from holdfast.runs.summary import RunInfo
+from holdfast.types import Attribution
+
+STURDY, FRAGILE = 0.8, 0.5
+"""Median share of the top pixels that is kept: from here on the maps hold, below there they do not."""
+
+TITLES = {CONTROL: "random noise", REFERENCE: "top-k attack", STRONGEST: "strongest of 8"}
+"""Attacks as the audit names them; others go by their own name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditSettings:
+    """What counts as an invisible change, and how hard to search.
+
+    `eps` is the largest change of a pixel (pixels are in [0, 1]); `k` the number of top pixels that are watched, a
+    tenth of the image when not given; `map` names the explanation (`holdfast.attribution.MAPS`), or `attribution` is
+    one of your own. `strong` also runs the ensemble of eight attacks, each with half the steps; `attacks` names the
+    attacks instead (`holdfast.recipes.ATTACKS`).
+
+    >>> AuditSettings(eps=4 / 255, limit=16).map
+    'ig'
+    """
+
+    eps: float = 8 / 255
+    steps: int = 50
+    k: int | None = None
+    ig_steps: int = 50
+    limit: int | None = 64
+    strong: bool = True
+    batch_size: int = 16
+    seed: int = 0
+    map: str = "ig"
+    attribution: Attribution | None = None
+    attacks: tuple[str, ...] | None = None
+
+    @property
+    def attack_names(self) -> tuple[str, ...]:
+        """The attacks that are run."""
+        return self.attacks or ((REFERENCE, STRONGEST, CONTROL) if self.strong else (REFERENCE, CONTROL))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """The answer: the evaluation behind it, and one screen of words."""
+
+    evaluation: Evaluation
+    settings: AuditSettings
+    k: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What `summary.json` holds."""
+        return self.evaluation.summary
+
+    def __str__(self) -> str:
+        return "\n".join([*self._figures(), "", self.verdict, "", self.advice, *(f"note: {n}" for n in self.notes)])
+
+    @property
+    def decisive(self) -> str:
+        """The attack that decides: the ensemble if it was run, else the first that is not the random control."""
+        names = [name for name in self.settings.attack_names if name != CONTROL] or [CONTROL]
+        return STRONGEST if STRONGEST in names else names[0]
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: do the maps hold?"""
+        kept = self._median(self.decisive, "top_k")
+        if kept is None:
+            return "No image could be attacked, so nothing can be said; see the outcomes."
+        what = f"half of the images keep at most {kept:.0%} of their top {self.k} pixels"
+        if kept >= STURDY:
+            return f"The maps hold: {what}."
+        word = "do not hold" if kept < FRAGILE else "hold in part"
+        return f"The maps {word}: under a change nobody sees and with the prediction unchanged, {what}."
+
+    @property
+    def advice(self) -> str:
+        """What to do next."""
+        kept = self._median(self.decisive, "top_k")
+        if kept is None:
+            return "next: check labels and preprocessing: the network must predict the given labels."
+        if kept >= STURDY:
+            return "next: audit a larger sample (--limit None) and the images your users really bring."
+        return (
+            "next: look at the worst examples in the report; do not show these maps as evidence; harden the network by "
+            "fine-tuning (holdfast train ... --init WEIGHTS) and audit again."
+        )
+
+    def _figures(self) -> list[str]:
+        summary = self.summary
+        budget = f"{self.settings.eps * 255:g}/255" if self.settings.eps < 0.2 else f"{self.settings.eps:g}"
+        lines = [
+            f"{summary['n']} images, predictions right on {_share(summary['natural_accuracy'])}"
+            + (f", under PGD on {_share(summary['pgd_accuracy'])}" if summary["pgd_accuracy"] is not None else ""),
+            f"change of at most {budget} a pixel, prediction kept:",
+            f"  {'':18s}{'top ' + str(self.k) + ' kept':>16s}{'Kendall':>12s}{'could not attack':>20s}",
+        ]
+        names = sorted(self.settings.attack_names, key=lambda name: name != CONTROL)  # the control first
+        lines += [self._line(name, TITLES.get(name, name)) for name in names if name in summary["attacks"]]
+        return lines
+
+    def _line(self, name: str, label: str) -> str:
+        top_k, kendall = (self._median(name, metric) for metric in ("top_k", "kendall"))
+        failed = self.summary["attacks"][name]["failed_share"]
+        return f"  {label:18s}{_share(top_k):>16s}{_number(kendall):>12s}{_share(failed):>20s}"
+
+    def _median(self, name: str, metric: str) -> float | None:
+        value: float | None = self.summary["attacks"][name][metric]["median"]
+        return value
+
+
+def audit(
+    model: nn.Module,
+    data: Dataset | Iterable[Any],
+    settings: AuditSettings | None = None,
+    *,
+    labels: str = "given",
+    out: Path | str | None = None,
+    device: torch.device | str | None = None,
+    on_progress: OnProgress | None = None,
+) -> Audit:
+    """How far an invisible change moves the maps of `model` on `data`, compared with random noise.
+
+    `data` is a holdfast dataset or loader, or an ordinary DataLoader of (x, y). `labels="predicted"` explains what the
+    network predicts instead of the given labels, for images without labels.
+
+    >>> import holdfast as hf
+    >>> net = hf.models.build("digits-cnn", seed=0)
+    >>> settings = hf.AuditSettings(eps=0.1, steps=2, ig_steps=3, limit=8, strong=False)
+    >>> result = hf.audit(net, hf.data.load("digits", split="test"), settings, labels="predicted")
+    >>> result.summary["n"]
+    8
+    """
+    settings, data = settings or AuditSettings(), as_dataset(data)
+    network = model if isinstance(model, Classifier) else Classifier(model)
+    if labels not in ("given", "predicted"):
+        raise expected("labels = 'given' or 'predicted'", got=repr(labels))
+    if labels == "predicted":
+        data = _relabelled(network, data, device)
+    pixels = data.image_shape[1] * data.image_shape[2]
+    k = max(1, pixels // 10) if settings.k is None else settings.k
+    info = RunInfo(dataset=data.name, method="audit", preset="", seed=settings.seed, class_names=data.class_names)
+    done = evaluate(network, data, _protocol(settings, k), info=info, out=out, device=device, on_progress=on_progress)
+    return Audit(evaluation=done, settings=settings, k=k, notes=_notes(done, data, labels))
+
+
+def _protocol(settings: AuditSettings, k: int) -> EvaluationProtocol:
+    shared = AttackSettings(
+        eps=settings.eps,
+        steps=settings.steps,
+        k=k,
+        ig_steps=settings.ig_steps,
+        map=settings.map,
+        attribution=settings.attribution,
+        ensemble={"steps": max(1, settings.steps // 2)},
+    )
+    return EvaluationProtocol(
+        attacks=make_attacks(shared, settings.attack_names),
+        pgd=pgd(eps=settings.eps, steps=20),
+        limit=settings.limit,
+        pgd_limit=settings.limit,
+        diagnose=8,
+        batch_size=settings.batch_size,
+        seed=settings.seed,
+    )
+
+
+def _relabelled(model: nn.Module, data: Dataset, device: torch.device | str | None) -> Dataset:
+    with evaluating(model), torch.no_grad():
+        found = [model(to_float(part, device)) for part in data.x.split(64)]
+    check_outputs(logits := torch.cat(found))
+    y = logits.argmax(1).cpu()
+    names = data.class_names if int(y.max()) < len(data.class_names) else tuple(map(str, range(int(y.max()) + 1)))
+    return replace(data, y=y, class_names=names)
+
+
+def _notes(done: Evaluation, data: Dataset, labels: str) -> tuple[str, ...]:
+    notes = []
+    accuracy = done.summary["natural_accuracy"]
+    if labels == "given" and accuracy is not None and accuracy < 0.5:
+        order = ", ".join(data.class_names[:4])
+        notes.append(
+            f"only {accuracy:.0%} of the predictions equal the labels; classes were taken in the order {order}, ... "
+            "Is this the order of the network's outputs, and is its normalisation inside (mean, std)?"
+        )
+    for attack in list(done.summary["attacks"].values())[:1]:
+        notes += attack["warnings"]
+    return tuple(notes)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0%}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

@@ -1,0 +1,217 @@
+"""Evaluate a network: accuracy, accuracy under PGD, and what every attack does to its maps, one row per example.
+
+Rows are written as they come, so memory does not grow with the number of images and an interrupted evaluation goes
+on where it stopped. Every random number is a hash of (seed, example id): the rows do not depend on the batch size.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from holdfast.attacks.base import CleanSide, ExplanationAttack, Outcome, clean_side
+from holdfast.attacks.diagnostics import diagnose
+from holdfast.attacks.explanation import PGDExplanationAttack
+from holdfast.data.dataset import Dataset, to_float
+from holdfast.data.from_torch import as_dataset
+from holdfast.evaluation.accuracy import Accuracy, measure_accuracy, read_accuracy
+from holdfast.evaluation.identity import claim, identity
+from holdfast.evaluation.pictures import make_panels
+from holdfast.evaluation.protocol import Evaluation, EvaluationProtocol, OnProgress
+from holdfast.rng import make_keys
+from holdfast.runs.names import CONTROL
+from holdfast.runs.panels import write_panels
+from holdfast.runs.provenance import collect_provenance
+from holdfast.runs.rows import ExampleRow, Examples
+from holdfast.runs.summary import RunInfo, share_with_interval, summarise
+from holdfast.storage.json_files import write_json_atomic
+from holdfast.storage.lock import owned
+from holdfast.types import MapCache, Model
+
+
+def evaluate(
+    model: Model,
+    data: Dataset | Iterable[Any],
+    protocol: EvaluationProtocol,
+    *,
+    info: RunInfo | None = None,
+    out: Path | str | None = None,
+    device: torch.device | str | None = None,
+    on_progress: OnProgress | None = None,
+) -> Evaluation:
+    """Carry out `protocol` on `data`; with `out`, into a run directory from which an interrupted call goes on.
+
+    `data` is a holdfast dataset or loader, or an ordinary `torch.utils.data.DataLoader` of (x, y) or (x, y, id).
+
+    >>> import holdfast as hf
+    >>> model = hf.Classifier(hf.models.build("digits-cnn", seed=0))
+    >>> attacks = hf.recipes.make_attacks(hf.recipes.AttackSettings(eps=0.1, steps=2, k=12, ig_steps=3), ["ifia-topk"])
+    >>> protocol = hf.EvaluationProtocol(attacks=attacks, limit=10, panels=0)
+    >>> evaluate(model, hf.data.load("digits", split="test"), protocol).summary["n"]
+    10
+    """
+    dataset, folder = as_dataset(data), None if out is None else Path(out)
+    job = _Job(model, dataset, protocol, folder, device, on_progress)
+    with nullcontext() if folder is None else owned(folder):
+        if folder is not None:
+            settings = {"pgd": protocol.pgd} if protocol.pgd is not None else {}
+            claim(folder, identity(model, dataset, {**settings, **protocol.attacks}, protocol.seed))
+        subset, note = _subset(dataset, protocol.limit, protocol.seed)
+        accuracy = job.accuracy()
+        rows = job.attack(subset, accuracy)
+        info = info or RunInfo(dataset=dataset.name, method="", preset="", seed=protocol.seed)
+        origin = info.provenance or collect_provenance(seeds=[protocol.seed], device=str(device or "cpu"))
+        summary = _summary(rows, accuracy, replace(info, limit=note, provenance=origin))
+        for name, warnings in job.diagnoses(subset).items():
+            summary["attacks"][name]["warnings"] += warnings
+        panels = make_panels(model, subset, protocol, rows, device)
+        if folder is not None:
+            write_json_atomic(folder / "summary.json", summary)
+            if panels is not None:
+                write_panels(folder / "panels.npz", panels)
+    return Evaluation(rows=tuple(rows), summary=summary, panels=panels)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One evaluation under way: what is measured, where it goes, and who is told."""
+
+    model: Model
+    dataset: Dataset
+    protocol: EvaluationProtocol
+    folder: Path | None
+    device: torch.device | str | None
+    on_progress: OnProgress | None
+
+    def accuracy(self) -> Accuracy:
+        """Natural accuracy on all images, and PGD on a part of them."""
+        path = None if self.folder is None else self.folder / "accuracy.csv"
+        protocol = self.protocol
+        attacked, _ = _subset(self.dataset, protocol.pgd_limit, protocol.seed)
+        found = read_accuracy(path)
+        for done in measure_accuracy(
+            found,
+            self.model,
+            self.dataset,
+            attacked,
+            protocol.pgd,
+            seed=protocol.seed,
+            batch_size=max(protocol.batch_size, 256),
+            device=self.device,
+            path=path,
+        ):
+            self._tell("accuracy", done, len(self.dataset))
+        under_pgd = set(attacked.ids.tolist()) if protocol.pgd is not None else set()
+        found.correct_under_attack = {i: right for i, right in found.correct_under_attack.items() if i in under_pgd}
+        return found
+
+    def attack(self, subset: Dataset, accuracy: Accuracy) -> list[ExampleRow]:
+        """Every attack on every batch; rows that are there already are not made again."""
+        table = None if self.folder is None else Examples(self.folder / "examples.csv")
+        rows = list(table.read().rows) if table is not None and table.path.exists() else []
+        done = {(row.attack, row.id) for row in rows}
+        size, attacks = self.protocol.batch_size, self.protocol.attacks
+        for start in range(0, len(subset), size):
+            part = subset.subset(range(start, min(start + size, len(subset))))
+            sides: MapCache[CleanSide] = MapCache()
+            for name, attack in attacks.items():
+                if all((name, i) in done for i in part.ids.tolist()):
+                    continue
+                # the whole batch again, even if some of its rows are there: the rows are those of an unbroken run
+                found = _attack_batch(self.model, part, name, attack, self.protocol.seed, accuracy, self.device, sides)
+                fresh = [row for row in found if (name, row.id) not in done]
+                if table is not None:
+                    table.append(fresh)
+                rows += fresh
+                self._tell(name, start + len(part), len(subset))
+        wanted = set(subset.ids.tolist())  # an earlier call may have looked at more
+        return [row for row in rows if row.attack in attacks and row.id in wanted]
+
+    def diagnoses(self, subset: Dataset) -> dict[str, list[str]]:
+        """Warnings about the attacks themselves, by name."""
+        few = subset.subset(range(min(self.protocol.diagnose, len(subset))))
+        if not len(few):
+            return {}
+        x, y, keys = _tensors(few, self.protocol.seed, self.device)
+        return {
+            name: list(diagnose(attack, self.model, x, y, keys=keys).warnings)
+            for name, attack in self.protocol.attacks.items()
+            if isinstance(attack, PGDExplanationAttack) and name != CONTROL
+        }
+
+    def _tell(self, what: str, done: int, total: int) -> None:
+        if self.on_progress:
+            self.on_progress(what, done, total)
+
+
+def _attack_batch(
+    model: Model,
+    part: Dataset,
+    name: str,
+    attack: ExplanationAttack,
+    seed: int,
+    accuracy: Accuracy,
+    device: torch.device | str | None,
+    sides: MapCache[CleanSide],
+) -> list[ExampleRow]:
+    """The rows of one attack on one batch; clean maps and completeness gaps are computed once per attribution."""
+    x, y, keys = _tensors(part, seed, device)
+    clean = sides.find(attack.attribution) or clean_side(model, x, y, attack.attribution, with_gap=True)
+    sides.store(attack.attribution, clean)
+    result = attack.run(model, x, y, keys=keys, clean=clean)
+    scores = {metric: values.tolist() for metric, values in result.reported_scores.items()}
+    columns = zip(
+        part.ids.tolist(),
+        part.y.tolist(),
+        result.outcome.tolist(),
+        result.winner_names,
+        clean.gap.tolist(),
+        result.steps.tolist(),
+        result.random_steps.tolist(),
+        strict=True,
+    )
+    return [
+        ExampleRow(
+            attack=name,
+            id=example,
+            label=label,
+            prediction=accuracy.prediction[example],
+            pgd_correct=accuracy.correct_under_attack.get(example),
+            outcome=Outcome(outcome).name.lower(),  # type: ignore[arg-type]  # same words, checked there
+            scores={metric: values[i] for metric, values in scores.items()},
+            winner=winner,
+            completeness_gap=gap,
+            steps=steps,
+            random_steps=random_steps,
+            notes="; ".join(result.notes),
+        )
+        for i, (example, label, outcome, winner, gap, steps, random_steps) in enumerate(columns)
+    ]
+
+
+def _subset(dataset: Dataset, limit: int | None, seed: int) -> tuple[Dataset, str]:
+    if limit is None or limit >= len(dataset):
+        return dataset, ""
+    chosen = dataset.stratified(limit, seed=seed)
+    return chosen, f"{limit} of {len(dataset)} images, a stratified subset drawn with seed {seed}"
+
+
+def _summary(rows: Sequence[ExampleRow], accuracy: Accuracy, info: RunInfo) -> dict[str, Any]:
+    """The rows' summary; accuracies come from the larger sets they were measured on, each with its own n."""
+    summary = summarise(rows, info)
+    measured = {
+        "natural_accuracy": (accuracy.natural, len(accuracy.label)),
+        "pgd_accuracy": (accuracy.under_attack, len(accuracy.correct_under_attack)),
+    }
+    for name, (share, n) in measured.items():
+        summary |= share_with_interval(name, share, n)
+    return summary
+
+
+def _tensors(part: Dataset, seed: int, device: torch.device | str | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Images, labels and keys of a part on the device."""
+    return to_float(part.x, device), part.y.to(device), make_keys(seed, part.ids.to(device))

@@ -1,0 +1,51 @@
+"""Pictures of a few examples: clean and perturbed images with their maps."""
+
+from collections.abc import Sequence
+
+import torch
+
+from holdfast.attribution.saliency import map_of
+from holdfast.data.dataset import Dataset, to_float
+from holdfast.engine.modes import evaluating
+from holdfast.evaluation.protocol import EvaluationProtocol
+from holdfast.rng import make_keys
+from holdfast.runs.panels import Panels
+from holdfast.runs.rows import ExampleRow
+from holdfast.types import Model
+
+
+def make_panels(
+    model: Model,
+    subset: Dataset,
+    protocol: EvaluationProtocol,
+    rows: Sequence[ExampleRow],
+    device: torch.device | str | None,
+) -> Panels | None:
+    """Pictures of the first few images, the same for every network, and of the three whose maps moved most.
+
+    The first attack is run on them once more: its outcome depends on nothing but the example, so this gives what the
+    rows describe, also when those rows were written before an interruption.
+    """
+    name, attack = next(iter(protocol.attacks.items()))
+    positions = {example: row for row, example in enumerate(subset.ids.tolist())}
+    moved = [row for row in rows if row.attack == name and row.outcome == "attacked"]
+    moved.sort(key=lambda row: row.score("kendall") or 0)
+    chosen = list(dict.fromkeys([*subset.ids.tolist()[: protocol.panels], *(row.id for row in moved[:3])]))
+    if not protocol.panels or not chosen or subset.image_shape[0] not in (1, 3):
+        return None
+    part = subset.subset([positions[i] for i in chosen])
+    x, y, keys = to_float(part.x, device), part.y.to(device), make_keys(protocol.seed, part.ids.to(device))
+    x_adv = attack(model, x, y, keys=keys)
+    with evaluating(model), torch.no_grad():
+        shown = [map_of(model, image, y, attack.attribution).half().cpu().numpy() for image in (x, x_adv)]
+        predicted = model(x).argmax(1).cpu().numpy()
+    return Panels(
+        attack=name,
+        ids=part.ids.numpy(),
+        labels=part.y.numpy(),
+        predictions=predicted,
+        clean=part.x.numpy(),
+        perturbed=x_adv.half().cpu().numpy(),
+        clean_map=shown[0],
+        perturbed_map=shown[1],
+    )

@@ -1,0 +1,1 @@
+"""From a config to a trained, measured run: training, evaluation, jobs, and the tables of the paper."""

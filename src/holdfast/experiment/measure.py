@@ -1,0 +1,147 @@
+"""Measure a trained run as its config says, into the same run directory."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from holdfast.config import RunConfig, config_from_file
+from holdfast.data import Dataset, to_float
+from holdfast.errors import expected
+from holdfast.evaluation import Evaluation, EvaluationProtocol, evaluate
+from holdfast.evaluation.protocol import OnProgress
+from holdfast.evaluation.quality import map_quality
+from holdfast.experiment.layout import CONFIG, PROVENANCE
+from holdfast.experiment.networks import load
+from holdfast.experiment.run import load_data
+from holdfast.models import Classifier
+from holdfast.recipes import AttackSettings, make_attacks, pgd
+from holdfast.recipes.protocols import DEFAULT
+from holdfast.runs import RunInfo, describe
+from holdfast.runs.names import STRONGEST
+from holdfast.storage.json_files import read_json, write_json_atomic
+from holdfast.training import pick_device
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureOptions:
+    """What a caller may change about a measurement; None leaves what the config says."""
+
+    limit: int | None = None
+    pgd_limit: int | None = None
+    ensemble: bool = True
+    quality: bool = False
+    natural: Path | None = None
+    """The run of a naturally trained network, for the agreement of the maps with it."""
+    network: str | None = None
+    """package.module:function of an own network; what a config names is never imported by itself."""
+    diagnose: int = 0
+    panels: int = 6
+
+
+def measure(
+    run: Path | str,
+    options: MeasureOptions | None = None,
+    *,
+    device: str = "auto",
+    on_progress: OnProgress | None = None,
+) -> Evaluation:
+    """Evaluate the network of a run directory on the test images; what is there already is not done again."""
+    folder, options = Path(run), options or MeasureOptions()
+    config = config_from_file(folder / CONFIG)
+    where = pick_device(device)
+    model, data = load(folder, network=options.network).to(where), load_data(config, "test")
+    protocol, info = protocol_of(config, options), _info(folder, config, data)
+    kept = _quality_before(folder)
+    done = evaluate(model, data, protocol, info=info, out=folder, device=where, on_progress=on_progress)
+    fresh = quality(model, config, options, data, where) if options.quality else kept
+    if not fresh:
+        return done
+    summary = done.summary | {"quality": fresh}
+    write_json_atomic(folder / "summary.json", summary)
+    return replace(done, summary=summary)
+
+
+def protocol_of(config: RunConfig, options: MeasureOptions) -> EvaluationProtocol:
+    """The protocol of the config: its attacks on the maps, and PGD on the prediction."""
+    wanted = config.evaluate
+    under = wanted.pgd
+    names = [name for name in attack_names(config) if options.ensemble or name != STRONGEST]
+    return EvaluationProtocol(
+        attacks=make_attacks(_settings(config), names),
+        pgd=None if under is None else pgd(**under.model_dump(exclude={"limit"})),
+        limit=options.limit or wanted.limit,
+        pgd_limit=options.pgd_limit or (under.limit if under is not None else None),
+        panels=options.panels,
+        diagnose=options.diagnose,
+        batch_size=wanted.batch_size,
+        seed=config.seed,
+    )
+
+
+def attack_names(config: RunConfig) -> tuple[str, ...]:
+    """The attacks on the maps that the config asks for: those it names, else reference, ensemble and control."""
+    if config.evaluate.attacks is not None:
+        return config.evaluate.attacks
+    return tuple(name for name in DEFAULT if name != STRONGEST or config.evaluate.ensemble is not None)
+
+
+def _settings(config: RunConfig) -> AttackSettings:
+    wanted = config.evaluate
+    if wanted.ifia is None:
+        raise expected("a protocol evaluate.ifia in the config", got="none", fix="add it to config.toml")
+    strong = {} if wanted.ensemble is None else wanted.ensemble.model_dump(exclude_none=True)
+    return AttackSettings(**wanted.ifia.model_dump(), map=wanted.map, map_options=wanted.map_options, ensemble=strong)
+
+
+def _info(folder: Path, config: RunConfig, data: Dataset) -> RunInfo:
+    provenance = read_json(folder / PROVENANCE) if (folder / PROVENANCE).exists() else {}
+    cost = total_cost(provenance.get("training", {}))
+    return RunInfo(
+        dataset=config.dataset,
+        method=config.label,
+        preset=config.preset,
+        seed=config.seed,
+        network=config.model.name,
+        class_names=data.class_names,
+        example_passes=cost.get("example_passes"),
+        train_seconds=cost.get("seconds"),
+        provenance=provenance,
+    )
+
+
+def total_cost(training: dict[str, Any]) -> dict[str, Any]:
+    """Passes and seconds of a training with those of the run it started from, and so on back."""
+    if "start" not in training:
+        return training
+    before = total_cost(training["start"])
+    return {key: training[key] + before[key] for key in ("seconds", "example_passes") if key in before}
+
+
+def _quality_before(folder: Path) -> dict[str, Any]:
+    """What an earlier call has measured, so that one without `quality` does not lose it."""
+    before = read_json(folder / "summary.json") if (folder / "summary.json").exists() else {}
+    return dict(before.get("quality", {}))
+
+
+def quality(
+    model: Classifier, config: RunConfig, options: MeasureOptions, data: Dataset, device: torch.device
+) -> dict[str, Any]:
+    """Medians with intervals of the quality of the maps, on the images of the attacks."""
+    limit = options.limit or config.evaluate.limit or len(data)
+    part = data.stratified(min(limit, len(data)), config.seed)
+    attribution = _settings(config).explained()
+    natural = None if options.natural is None else load(options.natural).to(device)
+    found = [
+        map_quality(model, to_float(x, device), y.to(device), attribution, natural=natural)
+        for x, y in zip(part.x.split(64), part.y.split(64), strict=True)
+    ]
+    columns = {"insertion", "deletion", "randomised", "agreement", "completeness"}
+    names = {"agreement": "natural_spearman"}
+    values = {c: [getattr(q, c) for q in found] for c in sorted(columns) if getattr(found[0], c) is not None}
+    return {names.get(c, c): describe(_finite(torch.cat(v))) for c, v in values.items()}
+
+
+def _finite(values: torch.Tensor) -> Any:
+    return values[values.isfinite()].cpu().double().numpy()

@@ -1,0 +1,116 @@
+"""The network of a config: built, filled with weights, and loaded back from a run directory.
+
+Weights are read as safetensors; a file of weights decides nothing about what is imported.
+"""
+
+import inspect
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.config import Network, config_from_file
+from holdfast.errors import DataError, expected
+from holdfast.experiment.layout import CONFIG, WEIGHTS
+from holdfast.models import Classifier, build
+from holdfast.training.checkpoint import read_weights
+
+
+def load(path: Path | str, *, network: nn.Module | str | None = None) -> Classifier:
+    """The network of a run or results folder, on the CPU, in evaluation mode.
+
+    For a run that trained an own network, pass it: the module, or `package.module:function` that builds it. What the
+    folder says is not imported. Weights stored in half precision come back as float32.
+    """
+    folder = Path(path)
+    config = config_from_file(folder / CONFIG)
+    own = ":" in config.model.name
+    if own and network is None:
+        fix = f"if you trust it, call load(..., network={config.model.name!r})"
+        raise expected("network=, since the run trained an own network", got="none", fix=fix)
+    if isinstance(network, nn.Module):
+        model = _wrapped(network, config.model)
+    else:
+        name = {} if network is None else {"name": network}
+        model = build_model(config.model.model_copy(update=name), seed=config.seed)
+    put_weights(model, folder)
+    return model.eval()
+
+
+def build_model(network: Network, *, seed: int) -> Classifier:
+    """The registered or own network, initialised from the seed, with its normalisation inside."""
+    shape = {key: getattr(network, key) for key in ("num_classes", "in_channels", "image_size")}
+    offered = {key: value for key, value in shape.items() if value is not None}
+    if ":" in network.name:
+        return _wrapped(_own_network(network, offered, seed), network)
+    return _wrapped(build(network.name, **{**network.options, **offered, "seed": seed}), network)
+
+
+def put_weights(model: Classifier, path: Path) -> None:
+    """Fill a model from a .safetensors file or a run's folder; its names are the wrapper's or those of the bare net."""
+    state = _read_weights(path / WEIGHTS if path.is_dir() else path)
+    targets: tuple[nn.Module, ...] = (model, model.net)
+    target = next((target for target in targets if target.state_dict().keys() == state.keys()), None)
+    if target is None:
+        missing, alien = sorted(model.net.state_dict().keys() - state.keys()), sorted(state.keys())
+        got = f"{len(alien)} tensors ({', '.join(alien[:4])}, ...) in {path.name}"
+        raise DataError(f"expected the tensors of this network ({', '.join(missing[:4])}, ...), got {got}.")
+    try:
+        target.load_state_dict(state)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"the weights in {path.name} are of another network: {reason}") from None
+
+
+def _read_weights(file: Path) -> dict[str, Tensor]:
+    if not file.exists():
+        fix = "a run has its weights when it is finished: `holdfast train --out RUN --resume` goes on with one"
+        raise DataError(f"expected weights at {file}, got no such file; {fix}.")
+    return read_weights(file)
+
+
+def _wrapped(net: nn.Module, network: Network) -> Classifier:
+    """A network with its normalisation; one that is a Classifier already has its own."""
+    if not isinstance(net, Classifier):
+        return Classifier(net, mean=network.mean, std=network.std)
+    if network.mean is not None or network.std is not None:
+        raise expected("no model.mean or model.std for a network that is a Classifier", got="one", fix="leave it out")
+    return net
+
+
+def _own_network(network: Network, offered: dict[str, Any], seed: int) -> nn.Module:
+    """Call `package.module:function` with the options and those of num_classes, in_channels, image_size it takes."""
+    with _this_folder_importable(), torch.random.fork_rng(devices=[]):
+        make = _imported(network.name)
+        accepted = inspect.signature(make).parameters
+        torch.default_generator.manual_seed(seed)
+        net = make(**{key: value for key, value in offered.items() if key in accepted}, **network.options)
+    if not isinstance(net, nn.Module):
+        raise expected(f"{network.name} to return a torch.nn.Module", got=type(net).__name__)
+    return net
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        fix = "run from the folder that holds the package, or install it"
+        raise expected("a function package.module:function", got=f"{name} ({error})", fix=fix) from error
+
+
+@contextmanager
+def _this_folder_importable() -> Iterator[None]:
+    """The working directory on Python's path for the length of a block, as `python -m` has it."""
+    here = os.getcwd()
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)

@@ -1,0 +1,294 @@
+"""From a config to a trained network in a run directory, and from a run directory back to the network.
+
+    config -> data -> model -> objective -> fit -> config.toml, provenance.json, log.jsonl, weights.safetensors
+
+The seed of the config is the only source of randomness: it initialises the network, orders the batches and makes the
+noise of the attacks.
+"""
+
+import inspect
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from holdfast.config import (
+    RunConfig,
+    complete,
+    config_from_file,
+    config_text,
+    differences,
+    find_preset,
+    make_config,
+    preset_names,
+    run_name,
+)
+from holdfast.data import Dataset, Loader
+from holdfast.data import load as load_dataset
+from holdfast.errors import InputError, expected
+from holdfast.experiment.layout import CONFIG, PROVENANCE, WEIGHTS, has_checkpoint, run_folder
+from holdfast.experiment.networks import build_model, put_weights
+from holdfast.models import Classifier
+from holdfast.objective import Objective
+from holdfast.recipes import METHODS
+from holdfast.runs import collect_provenance, finish
+from holdfast.storage.json_files import read_json, write_json_atomic, write_text_atomic
+from holdfast.storage.lock import locked
+from holdfast.training import (
+    OPTIMIZERS,
+    SCHEDULES,
+    FitResult,
+    FitSettings,
+    Processes,
+    Schedule,
+    fit,
+    joined,
+    pick_device,
+)
+
+_MAY_CHANGE = (
+    "data.root",
+    "evaluate.",
+    "train.device",
+    "train.log_every",
+    "train.checkpoint",
+    "train.tensorboard",
+    "train.half_weights",
+)
+"""Keys with which a run may go on differently than it began, since they do not touch the weights."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """All that a run needs, in place; `config` is the one asked for with every default written out."""
+
+    config: RunConfig
+    data: Dataset
+    loader: Loader
+    model: Classifier
+    objective: Objective
+    optimizer: torch.optim.Optimizer
+    schedule: Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A finished run: its directory, the network as training left it, and what the trainer says."""
+
+    run_dir: Path
+    config: RunConfig
+    model: Classifier
+    result: FitResult
+
+
+def prepare(
+    config: RunConfig,
+    *,
+    device: torch.device | None = None,
+    processes: Processes | None = None,
+    start: Path | None = None,
+) -> Prepared:
+    """Load the data and build network, objective, optimiser and schedule for this process; `start` holds weights."""
+    device, who = device or pick_device(config.train.device), processes or Processes()
+    config = complete(config)
+    _check_reduction(config, who)
+    if who.world_size > 1:  # one process downloads what is missing, the others find it in the cache
+        who.leading(lambda: load_data(_untransformed(config), "train"))
+    data = load_data(config, "train")
+    config = _with_shape(config, data)
+    model = build_model(config.model, seed=config.seed)
+    if start is not None:
+        put_weights(model, start)
+    objective = METHODS[config.method.name](model.to(device), **config.method.settings)
+    loader = Loader(
+        data, config.train.batch_size, seed=config.seed, device=device, rank=who.rank, world_size=who.world_size
+    )
+    return Prepared(
+        config=config,
+        data=data,
+        loader=loader,
+        model=model,
+        objective=objective,
+        optimizer=_optimizer(config, model),
+        schedule=_schedule(config),
+    )
+
+
+def run_training(
+    config: RunConfig, out: Path | str, *, resume: bool = False, progress: bool = True, resume_command: str = ""
+) -> Trained:
+    """Train into the run directory `out`, on one process or, under torchrun, on many; `resume` goes on with the run."""
+    out, device = Path(out), pick_device(config.train.device)
+    with joined(device) as processes:
+        goes_on = resume and has_checkpoint(out)
+        # a run that goes on from a checkpoint does not need the weights it began with
+        start = None if goes_on else start_of(config, out)
+        ready = prepare(config, device=device, processes=processes, start=start)
+        provenance = collect_provenance(seeds=[config.seed], device=str(device), threads=torch.get_num_threads())
+        processes.leading(lambda: _open(out, ready.config, provenance, resume))
+        settings = FitSettings(
+            **_shared_with_fit(ready.config),
+            schedule=ready.schedule,
+            seed=config.seed,
+            run_dir=out,
+            resume=resume,
+            resume_command=resume_command,
+            progress=progress,
+        )
+        result = fit(ready.objective, ready.loader, ready.optimizer, settings)
+        processes.leading(lambda: _close(out, ready.config, provenance, result))
+    return Trained(run_dir=out, config=ready.config, model=ready.model, result=result)
+
+
+def start_of(config: RunConfig, out: Path) -> Path | None:
+    """The weights that `train.init` names: a path, or the run of that method and seed.
+
+    The run is looked for beside the run `out`, then where `holdfast train` puts it by default.
+    """
+    init = config.train.init
+    if init is None:
+        return None
+    places = [Path(init), out.parent / run_name(init, config.seed)]
+    preset = start_preset(config)
+    if preset is not None:
+        places.append(run_folder(preset, config.seed))
+    found = next((path for path in places if path.is_file() or (path / WEIGHTS).exists()), None)
+    if found is None:
+        fix = (
+            "give the path of a .safetensors file or of a run, or start afresh with --train.init none"
+            if preset is None
+            else f"train it first: holdfast train {preset} --seed {config.seed} --out {places[-1]}"
+        )
+        got = f"none at {' or '.join(dict.fromkeys(map(str, places)))}"
+        raise expected("weights to start from (train.init)", got=got, fix=fix)
+    return found
+
+
+def start_preset(config: RunConfig) -> str | None:
+    """The preset of the run that `train.init` names by its method, if there is one."""
+    dataset, _, method = config.preset.partition("/")
+    tier = method.partition(":")[2]
+    preset = f"{dataset}/{config.train.init}:{tier}"
+    return find_preset(preset) if config.train.init and preset in preset_names() else None
+
+
+def missing_starts(config: RunConfig, out: Path) -> list[tuple[str, Path]]:
+    """Presets and folders of the runs that this one starts from, directly or not, and that are not there yet."""
+    try:
+        start_of(config, out)
+    except InputError:
+        preset = start_preset(config)
+        if preset is None:
+            raise
+        folder = run_folder(preset, config.seed)
+        return [*missing_starts(make_start_config(preset, [("seed", str(config.seed))]), folder), (preset, folder)]
+    return []
+
+
+def make_start_config(preset: str, changes: Sequence[tuple[str, str]]) -> RunConfig:
+    """The config of a run that another one starts from."""
+    return make_config(preset, overrides=changes)
+
+
+def load_data(config: RunConfig, split: str) -> Dataset:
+    """The training images of a config, transformed and limited as it says, or its test images."""
+    data, training = config.data, split == "train"
+    transforms = (*data.train_transforms, *data.transforms) if training else data.transforms
+    dataset = load_dataset(data.name, split, root=data.root, transforms=transforms, **data.options)
+    return dataset.stratified(data.limit, config.seed) if training and data.limit else dataset
+
+
+def _shared_with_fit(config: RunConfig) -> dict[str, Any]:
+    """The keys of [train] that are settings of `fit` under the same name."""
+    names = {field.name for field in fields(FitSettings)} - {"schedule"}
+    return {name: value for name, value in config.train if name in names}
+
+
+def _untransformed(config: RunConfig) -> RunConfig:
+    data = config.data.model_copy(update={"train_transforms": (), "transforms": (), "limit": None})
+    return config.model_copy(update={"data": data})
+
+
+def _with_shape(config: RunConfig, data: Dataset) -> RunConfig:
+    """The config with classes, channels and size written down, so that the network can be built without the data."""
+    channels, height, width = data.image_shape
+    shape = {"num_classes": data.num_classes, "in_channels": channels, "image_size": (height, width)}
+    given = {key: getattr(config.model, key) for key in shape if getattr(config.model, key) is not None}
+    if given.get("num_classes", data.num_classes) < data.num_classes:
+        raise expected(f"model.num_classes >= {data.num_classes}, the classes of the data", got=given["num_classes"])
+    return config.model_copy(update={"model": config.model.model_copy(update=shape | given)})
+
+
+def _check_reduction(config: RunConfig, processes: Processes) -> None:
+    if processes.world_size > 1 and config.method.settings.get("reduction") == "sum":
+        fix = "run it in one process, or set --method.settings.reduction mean"
+        raise expected("reduction = 'mean' with several processes, which average", got="'sum'", fix=fix)
+
+
+def _optimizer(config: RunConfig, model: nn.Module) -> torch.optim.Optimizer:
+    train = config.train
+    settings: dict[str, Any] = {"lr": _schedule(config)(0), "weight_decay": train.weight_decay}
+    if train.optimizer == "sgd":
+        settings |= {"nesterov": train.nesterov} | ({} if train.momentum is None else {"momentum": train.momentum})
+    optimizer: torch.optim.Optimizer = OPTIMIZERS[train.optimizer](**settings)(model)
+    return optimizer
+
+
+def _schedule(config: RunConfig) -> Schedule:
+    train = config.train
+    kind, settings = SCHEDULES[train.schedule.kind], train.schedule.settings
+    offered = {"lr": train.lr, "steps": train.steps}
+    schedule: Schedule = kind(
+        **{k: v for k, v in offered.items() if k in inspect.signature(kind).parameters}, **settings
+    )
+    return schedule
+
+
+def _open(out: Path, config: RunConfig, provenance: dict[str, Any], resume: bool) -> None:
+    """Begin a run directory, or check that a run may go on with this config."""
+    with locked(out):  # whoever is at work there is named before anything of theirs is touched
+        _begin(out, config, provenance, resume)
+
+
+def _begin(out: Path, config: RunConfig, provenance: dict[str, Any], resume: bool) -> None:
+    file = out / CONFIG
+    if not file.exists():
+        write_text_atomic(file, config_text(config))
+        write_json_atomic(out / PROVENANCE, provenance)
+    elif resume:
+        _check_same(config_from_file(file), config)
+        write_text_atomic(file, config_text(config))
+    else:
+        fix = "go on with it by --resume, or name another directory"
+        raise InputError(f"expected a new run directory, got {out}, which holds a run; {fix}.")
+
+
+def _check_same(began: RunConfig, now: RunConfig) -> None:
+    changed = differences(began.plain(), now.plain())
+    for key, (before, after) in changed.items():
+        if not key.startswith(_MAY_CHANGE):
+            fix = "resume with the settings the run was started with, or start a new run in another directory"
+            raise expected(f"{key} = {before!r}, as the run began", got=repr(after), fix=fix)
+
+
+def _close(out: Path, config: RunConfig, provenance: dict[str, Any], result: FitResult) -> None:
+    """Write down when the run ended, when it was resumed, and what it cost, with the cost of the start it was given."""
+    file = out / PROVENANCE
+    first = read_json(file) if file.exists() else provenance
+    if first["finished"]:
+        return  # it was finished before, and nothing was left to do
+    again = [provenance["started"]] if first["started"] != provenance["started"] else []
+    cost: dict[str, Any] = {
+        "steps": result.step,
+        "seconds": round(result.seconds, 3),
+        "example_passes": result.example_passes,
+    }
+    with suppress(InputError):  # the weights it began with may be gone by now
+        start = start_of(config, out)
+        if start is not None and (start / PROVENANCE).exists():
+            cost["start"] = read_json(start / PROVENANCE).get("training", {})
+    write_json_atomic(file, {**finish(first), "resumed": again, "training": cost})

@@ -1,0 +1,130 @@
+"""Every table and figure of the paper, and the runs it takes to make it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.config import preset_names
+from holdfast.errors import InputError, expected
+from holdfast.experiment.jobs import Job
+from holdfast.experiment.layout import dataset_folder, run_folder
+
+MAIN = ("natural", "madry", "ig_norm", "ig_sum_norm", "erar", "erar_plus")
+OURS = ("igr",)  # not in the paper: a relative of its regularizers
+WIDE = ("natural", "madry", "art", "erar")
+GREY_AND_FLOWER = ("mnist", "fashion-mnist", "flower17")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperTable:
+    """One table: its datasets, its methods, and what has to be measured for it."""
+
+    name: str
+    title: str
+    datasets: tuple[str, ...]
+    methods: tuple[str, ...]
+    quality: bool = False
+
+    def jobs(
+        self,
+        out: Path,
+        *,
+        tier: str,
+        methods: Sequence[str] = (),
+        seeds: Sequence[int] = (0,),
+        options: Mapping[str, Any] | None = None,
+    ) -> list[Job]:
+        """The runs of this table: every dataset, method and seed, each in its own folder under `out`."""
+        unknown = sorted(set(methods) - set(self.methods))
+        if unknown:
+            raise expected(f"methods out of {', '.join(self.methods)}", got=", ".join(unknown))
+        chosen = [m for m in self.methods if not methods or m in methods or (self.quality and m == "natural")]
+        found = [
+            self._job(out, dataset, method, tier, seed, dict(options or {}))
+            for dataset in self.datasets
+            for method in chosen
+            for seed in seeds
+        ]
+        available = set(preset_names())
+        runnable = [job for job in found if job.preset in available]
+        if not runnable or (methods and len(runnable) < len(found)):
+            missing = next(job.preset for job in found if job.preset not in available)
+            tiers = sorted({p.partition(":")[2] for p in available if p.split("/")[0] in self.datasets})
+            raise expected(f"a tier out of {', '.join(tiers)} that has these methods", got=f"{tier}: no {missing}")
+        return runnable
+
+    def left_out(self, tier: str) -> list[str]:
+        """Presets of the table that this tier does not have."""
+        available = set(preset_names())
+        wanted = [f"{dataset}/{method}:{tier}" for dataset in self.datasets for method in self.methods]
+        return [preset for preset in wanted if preset not in available]
+
+    def _job(self, out: Path, dataset: str, method: str, tier: str, seed: int, options: dict[str, Any]) -> Job:
+        if self.quality:
+            options |= {"quality": True}
+            if method != "natural":
+                options["natural"] = dataset_folder(out, tier, dataset) / "natural"
+        preset = f"{dataset}/{method}:{tier}"
+        return Job(preset=preset, folder=run_folder(preset, seed, out), seed=seed, options=options)
+
+
+def _table(name: str, title: str, datasets: tuple[str, ...], methods: tuple[str, ...], **more: Any) -> PaperTable:
+    return PaperTable(name=name, title=title, datasets=datasets, methods=methods, **more)
+
+
+TABLES = {
+    table.name: table
+    for table in (
+        _table("mnist", "Results on MNIST", ("mnist",), (*MAIN, *OURS)),
+        _table("fashion-mnist", "Results on Fashion-MNIST", ("fashion-mnist",), (*MAIN, *OURS)),
+        _table("gtsrb", "Results on GTSRB", ("gtsrb",), MAIN),
+        _table("flower17", "Results on Flower", ("flower17",), MAIN),
+        _table("gtsrb-wrn", "Results on GTSRB (WRN-28-10)", ("gtsrb-wrn",), WIDE),
+        _table("flower17-wrn", "Results on Flower (WRN-28-10)", ("flower17-wrn",), WIDE),
+        _table("ablation-cacr", "Results of using only CACR", GREY_AND_FLOWER, ("erar", "erar-cacr-only")),
+        _table("ablation-wacr", "Results of using only WACR", GREY_AND_FLOWER, ("erar", "erar-wacr-only")),
+        _table(
+            "coefficients", "Coefficients (1, 0.7) and (0.7, 1)", GREY_AND_FLOWER, ("erar", "erar-1-0.7", "erar-0.7-1")
+        ),
+        _table(
+            "ablation-nca",
+            "Effect of KL(P_ME || P_NCA), a figure in the paper",
+            GREY_AND_FLOWER,
+            ("erar", "erar-no-nca"),
+        ),
+        _table("ablation-base", "Removing the base attribution from WACR", GREY_AND_FLOWER, ("erar", "erar-no-base")),
+        _table("spearman", "Median Spearman (WRN-28-10)", ("flower17-wrn", "gtsrb-wrn"), WIDE),
+        _table(
+            "quality",
+            "Spearman with the maps of a naturally trained network",
+            ("mnist", "fashion-mnist", "gtsrb", "flower17"),
+            ("natural", "madry", "ig_sum_norm", "erar"),
+            quality=True,
+        ),
+        _table("digits", "Not in the paper: the same methods on the embedded digits", ("digits",), MAIN),
+    )
+}
+"""By the name that `holdfast reproduce` takes."""
+
+
+FIGURES = {
+    "first figure": ("Image, perturbed image and both maps of each method", "holdfast report RUNS --figures FOLDER"),
+    "variance figure": ("Box plots of top-k and Kendall", "holdfast report RUNS --figures FOLDER"),
+    "ablation figures": (
+        "Maps with CACR only, WACR only, both, without P_NCA",
+        "ablation-* above, then holdfast report",
+    ),
+    "human test": ("Which map is truest to the object", "holdfast report RUNS --vote"),
+}
+"""What the paper shows besides tables: what it is, and the command that makes it from the runs of a table."""
+
+
+def state_of(table: PaperTable, out: Path, tier: str) -> str:
+    """How many runs of a table are finished, in words."""
+    try:
+        jobs = table.jobs(out, tier=tier)
+    except InputError:
+        return f"no presets of tier {tier}"
+    finished = sum(job.finished for job in jobs)
+    return "done" if finished == len(jobs) else f"{finished} of {len(jobs)} runs done"

@@ -1,0 +1,123 @@
+"""What the losses of one sum have in common, computed once.
+
+A loss says beforehand which maps it needs; the context computes all maps along the same path in one go, whichever loss
+asks first, and takes the logits at an image from a path that ends there. A context lives for one evaluation of one
+sum, so nothing in it can go stale.
+"""
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from holdfast.attribution.base import GradientMap
+from holdfast.attribution.scores import most_confusing
+from holdfast.engine.cpu_kernels import fast_kernels_for
+from holdfast.engine.gradients import check_logits
+from holdfast.engine.passes import add_passes
+from holdfast.models.surrogate import softplus_surrogate
+from holdfast.types import MapCache, Model, Pair, Score
+
+
+class MapPath(Enum):
+    """Which images a map is taken at, or between."""
+
+    TO_CLEAN = "baseline to x"
+    TO_PERTURBED = "baseline to x'"
+    BETWEEN = "x to x'"
+
+    @property
+    def end(self) -> str:
+        """The image at the end: 'clean' or 'perturbed'."""
+        return "clean" if self is MapPath.TO_CLEAN else "perturbed"
+
+
+class Label(Enum):
+    """Which class a map explains."""
+
+    TRUE = "y"
+    NEGATIVE = "the most confusing class at x'"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapRequest:
+    """One map a loss needs: `attribution` along `path`, of `score` of `label`; with `beta` on the surrogate."""
+
+    path: MapPath
+    attribution: GradientMap
+    score: Score
+    label: Label = Label.TRUE
+    beta: float | None = None
+
+    def shares_passes(self, other: "MapRequest") -> bool:
+        """Whether one forward pass serves both."""
+        return (self.path, self.attribution, self.beta) == (other.path, other.attribution, other.beta)
+
+
+@dataclass
+class LossContext:
+    """One evaluation of a loss: the model, the pair, and everything computed so far."""
+
+    model: Model
+    pair: Pair
+    requests: tuple[MapRequest, ...] = ()
+    parts: dict[str, Tensor] = field(default_factory=dict)
+    """Named parts of the loss, detached [B], for the log."""
+    perturbed_maps: MapCache[Tensor] = field(default_factory=MapCache)
+    """Saliency maps [B, H, W] of the perturbed images that a loss has computed, for whoever wants to score them."""
+    _maps: dict[MapRequest, Tensor] = field(default_factory=dict)
+    _logits: dict[tuple[str, float | None], Tensor] = field(default_factory=dict)
+
+    def log(self, name: str, value: Tensor) -> Tensor:
+        """Record a part for the log and return it."""
+        self.parts[name] = value.detach()
+        return value
+
+    def map(self, request: MapRequest) -> Tensor:
+        """The requested map, like x; computed together with all others that share its passes."""
+        if request not in self._maps:
+            together = list(dict.fromkeys([request, *(r for r in self.requests if r.shares_passes(request))]))
+            targets = [(r.score, self._labels(r)) for r in together]
+            start = self.pair.x if request.path is MapPath.BETWEEN else None
+            end = self.pair.x if request.path is MapPath.TO_CLEAN else self.pair.x_adv
+            graph = torch.is_grad_enabled()
+            with surrogate_or_network(request.beta):
+                found = request.attribution.maps(self.model, end, targets, start=start, create_graph=graph)
+            self._maps |= dict(zip(together, found.maps, strict=True))
+            if found.logits is not None:
+                self._logits.setdefault((request.path.end, request.beta), found.logits)
+        return self._maps[request]
+
+    def logits(self, at: str, beta: float | None = None) -> Tensor:
+        """Logits [B, K] at the 'clean' or 'perturbed' image, taken from the end of a path where there is one."""
+        if (at, beta) not in self._logits:
+            for request in self.requests:
+                if request.beta == beta and request.attribution.passes_image and at == request.path.end:
+                    self.map(request)
+                    break
+        if (at, beta) not in self._logits:
+            self._logits[at, beta] = self._forward(self.pair.x if at == "clean" else self.pair.x_adv, beta)
+        return self._logits[at, beta]
+
+    @property
+    def known_logits(self) -> dict[tuple[str, float | None], Tensor]:
+        """Logits computed so far, by ('clean' or 'perturbed', sharpness of the surrogate or None)."""
+        return self._logits
+
+    def _labels(self, request: MapRequest) -> Tensor:
+        if request.label is Label.TRUE:
+            return self.pair.y
+        with torch.no_grad():  # a choice of class, not a quantity to differentiate
+            return most_confusing(self._forward(self.pair.x_adv, request.beta), self.pair.y)
+
+    def _forward(self, x: Tensor, beta: float | None) -> Tensor:
+        add_passes(x.shape[0], 2 if torch.is_grad_enabled() else 1)
+        with surrogate_or_network(beta), fast_kernels_for(x):
+            return check_logits(self.model(x), x)
+
+
+def surrogate_or_network(beta: float | None) -> softplus_surrogate | nullcontext[None]:
+    """The softplus surrogate of sharpness `beta` for the length of a block; the network itself for None."""
+    return nullcontext() if beta is None else softplus_surrogate(beta)

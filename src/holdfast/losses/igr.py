@@ -1,0 +1,30 @@
+"""IGR: the cosine between the attributions of x and x' (Wang and Kong 2022)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast.attribution.scores import true_probability
+from holdfast.engine.ops import flatten
+from holdfast.losses.base import Clean, Loss
+from holdfast.losses.context import LossContext, MapPath, MapRequest
+from holdfast.losses.pixels import path_ig
+from holdfast.types import Score
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributionCosine(Loss):
+    """1 - cos(IG(x0, x), IG(x0, x')) of the signed attributions (IGR, Wang and Kong 2022)."""
+
+    steps: int = 50
+    score: Score = true_probability
+
+    @property
+    def requests(self) -> tuple[MapRequest, ...]:
+        paths = (MapPath.TO_CLEAN, MapPath.TO_PERTURBED)
+        return tuple(MapRequest(path=path, attribution=path_ig(self.steps), score=self.score) for path in paths)
+
+    def value(self, context: LossContext, clean: Clean) -> Tensor:
+        before, after = (flatten(context.map(request)) for request in self.requests)
+        return context.log("ig_cosine", 1 - torch.cosine_similarity(before, after, dim=1, eps=1e-12))

@@ -1,0 +1,114 @@
+"""Every metric by name. To add one: write its file, and add a line to `METRICS`.
+
+Nothing here loads PyTorch, so that rows, tables and reports can derive their columns from this registry.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Unit = Literal["percent", "number"]
+Level = Literal["headline", "table", "row"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A score that compares two maps: what it is called, how it is computed, and which value means "unchanged".
+
+    `function` takes two batches of maps [B, H, W], and `k` if it has such a parameter, and returns float64 [B]; it is a
+    callable or `package.module:name`, which is loaded on first use. `best` is the value for two equal maps and one end
+    of `range`; the other end is the damage. `level` decides where it is shown: `headline` metrics have box plots and
+    paired differences, `table` metrics a column in the tables, `row` metrics only appear in the rows.
+    """
+
+    name: str
+    title: str
+    function: str | Callable[..., Any]
+    best: float = 1.0
+    range: tuple[float, float] = (-1.0, 1.0)
+    unit: Unit = "number"
+    level: Level = "table"
+    long_title: str = ""
+    phrase: str = ""
+
+    @property
+    def in_text(self) -> str:
+        """The name inside a sentence."""
+        return self.phrase or self.title
+
+    def __call__(self, a: "Tensor", b: "Tensor", *, k: int) -> "Tensor":
+        """The metric of two batches of maps [B, H, W]; `k` is passed on to metrics that take it."""
+        function = _load(self.function) if isinstance(self.function, str) else self.function
+        options = {"k": k} if "k" in inspect.signature(function).parameters else {}
+        value: Tensor = function(a, b, **options)
+        return value
+
+    @property
+    def is_distance(self) -> bool:
+        """Whether larger values mean more damage."""
+        return self.best <= self.range[0]
+
+    def worst(self, values: Iterable[float]) -> float | None:
+        """The value with the most damage, None without values."""
+        return max(values, default=None) if self.is_distance else min(values, default=None)
+
+    @property
+    def packed(self) -> bool:
+        """Whether the values fit into [-1, 1], which the report page stores in 16 bits."""
+        return self.range[0] >= -1 and self.range[1] <= 1
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric(
+            name="top_k",
+            title="Top-k",
+            long_title="Top-k intersection",
+            phrase="top-k",
+            function="holdfast.metrics.top_k:top_k_intersection",
+            range=(0.0, 1.0),
+            unit="percent",
+            level="headline",
+        ),
+        Metric(
+            name="kendall",
+            title="Kendall",
+            long_title="Kendall's rank correlation",
+            function="holdfast.metrics.rank_correlation:kendall_tau",
+            level="headline",
+        ),
+        Metric(name="spearman", title="Spearman", function="holdfast.metrics.rank_correlation:spearman_rho"),
+        Metric(name="cosine", title="Cosine", function="holdfast.metrics.cosine:cosine_similarity", level="row"),
+        Metric(
+            name="center_shift",
+            title="Centre shift",
+            function="holdfast.metrics.center:center_shift",
+            best=0.0,
+            range=(0.0, math.inf),
+            level="row",
+        ),
+    )
+}
+"""In the order of the tables."""
+
+
+def shown(*levels: Level) -> tuple[Metric, ...]:
+    """The metrics of the given levels, in the order of the registry.
+
+    >>> [metric.name for metric in shown("headline")]
+    ['top_k', 'kendall']
+    """
+    return tuple(metric for metric in METRICS.values() if metric.level in levels)
+
+
+def _load(path: str) -> Callable[..., Any]:
+    module, _, name = path.partition(":")
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function

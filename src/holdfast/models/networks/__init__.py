@@ -1,0 +1,1 @@
+"""One file per network of the papers."""

@@ -1,0 +1,118 @@
+"""What training minimises: a model, a loss and the attack that finds x', as one module.
+
+    objective(x, y, keys) -> total and every named part
+
+It is an `nn.Module` so that DistributedDataParallel can wrap it as a whole, and so that an own training loop needs
+nothing but `objective(x, y, keys).total.backward()`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.attacks.pgd import PGD
+from holdfast.engine.microbatch import Parts, sum_in_slices
+from holdfast.engine.passes import count_passes
+from holdfast.errors import expected
+from holdfast.losses.base import Loss
+from holdfast.losses.context import LossContext
+from holdfast.types import Pair
+
+
+@dataclass(frozen=True)
+class Term:
+    """A loss and the attack that finds its x'; without an attack x' = x. `name` tells its parts from another term's."""
+
+    loss: Loss
+    attack: PGD | None = None
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class ObjectiveOutput:
+    """The total to descend, and its named parts as detached means over the batch, for the log."""
+
+    total: Tensor
+    parts: dict[str, Tensor]
+
+
+class Objective(nn.Module):
+    """The mean (or sum, as in the released code) over the batch of the losses of all `terms`.
+
+    `budget` in [0, 1] scales radius and step of every attack, so that a trainer can warm the budget up from 0.
+    `example_passes` counts what has been spent so far.
+
+    >>> from holdfast.losses import CrossEntropy
+    >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    >>> objective = Objective(net, [Term(CrossEntropy(at="clean"))])
+    >>> output = objective(torch.rand(2, 1, 2, 2), torch.tensor([0, 2]), keys=torch.arange(2))
+    >>> output.total.backward()
+    >>> sorted(output.parts)
+    ['accuracy_clean', 'ce_clean', 'total']
+    """
+
+    def __init__(self, model: nn.Module, terms: Sequence[Term], *, reduction: str = "mean", name: str = "") -> None:
+        super().__init__()
+        if not terms:
+            raise expected("at least one term", got="none")
+        if reduction not in ("mean", "sum"):
+            raise expected("reduction = 'mean' or 'sum'", got=repr(reduction))
+        self.model = model
+        self.terms = tuple(terms)
+        self.reduction = reduction
+        self.name = name
+        self.budget = 1.0
+        self.example_passes = 0
+
+    def forward(self, x: Tensor, y: Tensor, keys: Tensor) -> ObjectiveOutput:
+        """Find x' for every term, evaluate the losses, reduce."""
+        totals: list[Tensor] = []
+        parts: dict[str, Tensor] = {}
+        with count_passes() as counter:
+            for term in self.terms:
+                x_adv = x if term.attack is None else self._scaled(term.attack)(self.model, x, y, keys=keys)
+                value, found = summed(term.loss, self.model, Pair(x, x_adv, y))
+                prefix = f"{term.name}/" if term.name else ""
+                totals.append(value)
+                parts |= {prefix + name: part.mean() for name, part in found.items()}
+        self.example_passes += counter.passes
+        total = torch.stack(totals).sum()
+        total = total / len(y) if self.reduction == "mean" else total
+        return ObjectiveOutput(total, {"total": total.detach()} | parts)
+
+    def _scaled(self, attack: PGD) -> PGD:
+        if self.budget >= 1.0:
+            return attack
+        return replace(attack, ball=attack.ball.scaled(self.budget), step_size=attack.step_size * self.budget)
+
+    def extra_repr(self) -> str:
+        return f"{self.name}, terms={self.terms}, reduction={self.reduction!r}"
+
+
+def summed(loss: Loss, model: nn.Module, pair: Pair) -> tuple[Tensor, Parts]:
+    """The sum of a loss over the batch and its named parts [B], in slices where that gives the same."""
+
+    def evaluate(rows: slice | None) -> tuple[Tensor, Parts]:
+        some, here = pair, loss
+        if rows is not None:
+            some = Pair(pair.x[rows], pair.x_adv[rows], pair.y[rows])
+            here = loss.for_rows(torch.arange(rows.start, rows.stop))
+        context = here.context(model, some)
+        value = here.value(context, here.prepare(model, some))
+        return value, context.parts | _accuracies(context)
+
+    whole = pair.x_adv.requires_grad  # a gradient in the image is asked for
+    return sum_in_slices(evaluate, model, pair.x, points=loss.points, twice=loss.second_order, whole=whole)
+
+
+def _accuracies(context: LossContext) -> dict[str, Tensor]:
+    """Accuracy at those images whose logits the losses have computed anyway; no pass is made for it."""
+    if any(logits.shape[1] < 2 for logits in context.known_logits.values()):
+        raise expected("a network with at least two logits to train", got="one", fix="one logit has nothing to learn")
+    return {
+        f"accuracy_{at}": (logits.detach().argmax(1) == context.pair.y).to(logits.dtype)
+        for (at, beta), logits in context.known_logits.items()
+        if beta is None
+    }

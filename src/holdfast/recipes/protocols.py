@@ -1,0 +1,91 @@
+"""The attacks on explanations by name, for configs and commands. To add one: write it, and add a line to `ATTACKS`."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.attacks import ExplanationAttack
+from holdfast.attribution import make_map
+from holdfast.errors import expected
+from holdfast.recipes.attacks import ifia, ifia_ensemble
+from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST
+from holdfast.types import Attribution
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackSettings:
+    """What every attack of a protocol shares: budget, steps, k, and the map.
+
+    `map` names a map of the registry with its `map_options`; integrated gradients take `ig_steps` points. An
+    `attribution` of the caller's own takes its place. `ensemble` holds settings of the ensemble that differ from these.
+    """
+
+    eps: float
+    steps: int
+    k: int
+    step_size: float | None = None
+    eval_k: int | None = None
+    ig_steps: int = 100
+    search_ig_steps: int | None = None
+    quantize: bool = False
+    map: str = "ig"
+    map_options: Mapping[str, Any] = field(default_factory=dict)
+    attribution: Attribution | None = None
+    ensemble: Mapping[str, Any] = field(default_factory=dict)
+
+    def explained(self, ig_steps: int | None = None) -> Attribution:
+        """The map that is moved and scored."""
+        if self.attribution is not None:
+            return self.attribution
+        return make_map(self.map, self.map_options, steps=self.ig_steps if ig_steps is None else ig_steps)
+
+    def search(self, kind: str) -> ExplanationAttack:
+        """IFIA of one kind with these settings; the step defaults to 2.5 eps / steps."""
+        return ifia(
+            eps=self.eps,
+            step_size=2.5 * self.eps / max(1, self.steps) if self.step_size is None else self.step_size,
+            steps=self.steps,
+            k=self.k,
+            eval_k=self.eval_k,
+            search_ig_steps=self.search_ig_steps,
+            kind=kind,
+            attribution=self.explained(),
+            quantize=self.quantize,
+        )
+
+
+def _ensemble(settings: AttackSettings) -> ExplanationAttack:
+    own = dict(settings.ensemble)
+    return ifia_ensemble(
+        eps=settings.eps,
+        k=settings.k,
+        eval_k=settings.eval_k,
+        quantize=settings.quantize,
+        attribution=settings.explained(own.pop("ig_steps", None)),
+        **own,
+    )
+
+
+ATTACKS: dict[str, Callable[[AttackSettings], ExplanationAttack]] = {
+    REFERENCE: lambda settings: settings.search("topk"),
+    STRONGEST: _ensemble,
+    "ifia-center": lambda settings: settings.search("center"),
+    "ifia-cosine": lambda settings: settings.search("cosine"),
+    "ifia-soft-topk": lambda settings: settings.search("soft-topk"),
+    CONTROL: lambda settings: settings.search("random"),
+}
+"""Name -> attack for the given settings."""
+
+DEFAULT = (REFERENCE, STRONGEST, CONTROL)
+
+
+def make_attacks(settings: AttackSettings, names: Iterable[str] = DEFAULT) -> dict[str, ExplanationAttack]:
+    """The named attacks, all with the same settings.
+
+    >>> list(make_attacks(AttackSettings(eps=0.1, steps=10, k=5)))
+    ['ifia-topk', 'ifia-ensemble', 'random']
+    """
+    unknown = [name for name in names if name not in ATTACKS]
+    if unknown:
+        raise expected(f"attacks out of {', '.join(ATTACKS)}", got=", ".join(unknown))
+    return {name: ATTACKS[name](settings) for name in names}

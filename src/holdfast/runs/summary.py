@@ -1,0 +1,181 @@
+"""From rows to `summary.json`: each average with its n and interval, each exclusion with its reason."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from holdfast.runs.bootstrap import Bootstrap, Values, wilson
+from holdfast.runs.conventions import CONVENTIONS, FAILED, Convention, metric_values
+from holdfast.runs.rows import OUTCOMES, ExampleRow, metrics_of
+
+REASONS = {
+    "misclassified": "wrong before the attack, so not attacked; in no average",
+    "label_lost": "no step of the attack kept the predicted label; counts as a failed attack",
+    "unmoved": "the label was kept but the map never moved; counts as a failed attack",
+    "nan_map": "the map or its metric is undefined; counts as a failed attack",
+}
+"""Outcome -> why the example was not attacked with success, and what became of it."""
+
+MANY_FAILURES, FEW_EXAMPLES = 0.1, 30
+
+MAX_RANDOM_STEPS = 0.05
+"""More than this share of steps without a gradient: the loss is flat, and the attack walks at random."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """What the rows do not know about a run."""
+
+    dataset: str
+    method: str
+    preset: str
+    seed: int
+    example_passes: int | None = None
+    train_seconds: float | None = None
+    network: str = ""
+    limit: str = ""
+    class_names: tuple[str, ...] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+
+def summarise(rows: Sequence[ExampleRow], info: RunInfo, *, bootstrap: Bootstrap | None = None) -> dict[str, Any]:
+    """The content of `summary.json` for all attacks of one run; fractions in [0, 1]."""
+    attacks: dict[str, list[ExampleRow]] = {}
+    for row in rows:
+        attacks.setdefault(row.attack, []).append(row)
+    optional = {"network": info.network, "limit": info.limit, "class_names": list(info.class_names)}
+    return {
+        "dataset": info.dataset,
+        "method": info.method,
+        "preset": info.preset,
+        "seed": info.seed,
+        "n": len({row.id for row in rows}),
+        **_accuracies(rows),
+        "example_passes": info.example_passes,
+        "train_seconds": info.train_seconds,
+        "attacks": {name: summarise_attack(group, bootstrap=bootstrap) for name, group in attacks.items()},
+        **{key: value for key, value in optional.items() if value},
+        "provenance": dict(info.provenance),
+    }
+
+
+def summarise_attack(rows: Sequence[ExampleRow], *, bootstrap: Bootstrap | None = None) -> dict[str, Any]:
+    """One attack: each metric in the reference convention, the other conventions, outcomes, exclusions, warnings.
+
+    `failed_share` is failed attacks / correctly classified examples. `random_step_share` is the share of the steps that
+    had no gradient; it is left out where the rows do not say how many steps there were.
+    """
+    draw = bootstrap or Bootstrap()
+    outcomes = Counter[str](row.outcome for row in rows)
+    failed, tried = sum(outcomes[name] for name in FAILED), len(rows) - outcomes["misclassified"]
+    metrics = {metric: describe(metric_values(rows, metric)[1], bootstrap=draw) for metric in metrics_of(rows)}
+    random_share = random_step_share(rows)
+    counts = {name: int(stats["n"]) for name, stats in metrics.items()}
+    return {
+        "rows": len(rows),
+        **metrics,
+        "failed_share": failed / tried if tried else None,
+        "failed_share_ci95": wilson(failed, tried),
+        **({} if random_share is None else {"random_step_share": random_share}),
+        "outcomes": {name: outcomes[name] for name in OUTCOMES},
+        "exclusions": _exclusions(rows, outcomes),
+        "conventions": {name: _under(rows, name, draw) for name in CONVENTIONS},
+        "warnings": [*_warnings(failed, tried, counts), *random_step_warnings(random_share), *_notes(rows)],
+        "wins": dict(Counter(row.winner for row in rows if row.winner and row.outcome == "attacked")),
+    }
+
+
+def describe(values: Values, *, bootstrap: Bootstrap | None = None) -> dict[str, Any]:
+    """Median (with `ci95`), mean (with `mean_ci95`), quartiles and n; quartiles interpolate linearly."""
+    draw = bootstrap or Bootstrap()
+    if len(values) == 0:
+        return {"median": None, "ci95": None, "mean": None, "mean_ci95": None, "quartiles": None, "n": 0}
+    low, median, high = (float(q) for q in np.quantile(values, (0.25, 0.5, 0.75)))
+    return {
+        "median": median,
+        "ci95": draw.median(values),
+        "mean": float(values.mean()),
+        "mean_ci95": draw.mean(values),
+        "quartiles": (low, high),
+        "n": len(values),
+    }
+
+
+def share_with_interval(name: str, share: float | None, n: int) -> dict[str, Any]:
+    """A share, its Wilson interval and its n, as `summary.json` keeps them."""
+    return {name: share, f"{name}_ci95": wilson(round((share or 0) * n), n), f"{name}_n": n}
+
+
+def random_step_share(rows: Sequence[ExampleRow]) -> float | None:
+    """Share of the steps of the search that had no gradient, None where no steps were counted."""
+    counted = [row for row in rows if row.steps and row.random_steps is not None]
+    steps = sum(row.steps or 0 for row in counted)
+    return sum(row.random_steps or 0 for row in counted) / steps if steps else None
+
+
+def random_step_warnings(share: float | None) -> list[str]:
+    """The warning about steps without a gradient, if there were many."""
+    if share is None or share <= MAX_RANDOM_STEPS:
+        return []
+    return [f"{share:.0%} of the steps had no gradient anywhere and were taken at random"]
+
+
+def _under(rows: Sequence[ExampleRow], convention: Convention, draw: Bootstrap) -> dict[str, Any]:
+    """Median with interval, mean and n of each metric under one convention."""
+    found = {metric: metric_values(rows, metric, convention)[1] for metric in metrics_of(rows)}
+    return {
+        metric: {
+            "median": float(np.median(values)) if len(values) else None,
+            "ci95": draw.median(values),
+            "mean": float(values.mean()) if len(values) else None,
+            "n": len(values),
+        }
+        for metric, values in found.items()
+    }
+
+
+def _accuracies(rows: Sequence[ExampleRow]) -> dict[str, Any]:
+    """Both accuracies over the examples of the rows; an evaluation replaces them by those of its larger sets."""
+    by_id = {row.id: row for row in rows}.values()
+    natural = [row.label == row.prediction for row in by_id]
+    pgd = [row.pgd_correct for row in by_id if row.pgd_correct is not None]
+    return {**_share("natural_accuracy", natural), **_share("pgd_accuracy", pgd)}
+
+
+def _share(name: str, hits: Sequence[bool]) -> dict[str, Any]:
+    return share_with_interval(name, sum(hits) / len(hits) if hits else None, len(hits))
+
+
+def _exclusions(rows: Sequence[ExampleRow], outcomes: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Every example that is not simply attacked and measured, counted by reason."""
+    found = [{"reason": f"{name}: {why}", "n": outcomes[name]} for name, why in REASONS.items() if outcomes[name]]
+    attacked = [row for row in rows if row.outcome == "attacked"]
+    for metric in metrics_of(rows):
+        missing = sum(row.score(metric) is None for row in attacked)
+        if missing:
+            reason = f"{metric} not available for an attacked example; not in its average"
+            found.append({"reason": reason, "n": missing})
+    return found
+
+
+def _warnings(failed: int, tried: int, counts: Mapping[str, int]) -> list[str]:
+    """What a reader must know before believing the numbers."""
+    found = []
+    if tried and failed / tried > MANY_FAILURES:
+        share = f"{failed} of {tried} attacks failed and count as unmoved"
+        found.append(f"{share}: compare the three conventions before calling the maps robust.")
+    if 0 < tried < FEW_EXAMPLES:
+        found.append(f"only {tried} examples were attacked: the intervals are rough.")
+    if not tried:
+        found.append("no example was attacked: nothing can be said about the maps.")
+    short = {name: n for name, n in counts.items() if 0 < n < tried}
+    found += [f"{name} rests on {n} of {tried} examples." for name, n in short.items()]
+    return found
+
+
+def _notes(rows: Sequence[ExampleRow]) -> list[str]:
+    """What the attack said about itself, each sentence once."""
+    return list(dict.fromkeys(row.notes for row in rows if row.notes))

@@ -1,0 +1,34 @@
+"""JSON that carries the SHA-256 of its own content, as the state file of a checkpoint does."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import DataError
+from holdfast.storage.files import read_bounded
+
+_MAX_BYTES = 64 << 20
+
+
+def sealed_json(content: Mapping[str, Any]) -> bytes:
+    """The content and its checksum."""
+    return json.dumps({**content, "sha256": _seal(content)}, indent=1, allow_nan=False).encode()
+
+
+def read_sealed_json(path: Path) -> dict[str, Any]:
+    """What `sealed_json` wrote, or a DataError that names the file."""
+    try:
+        content = json.loads(read_bounded(path, _MAX_BYTES))
+        seal = content.pop("sha256")
+    except (OSError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        raise DataError(f"{path} is damaged or missing ({error}).") from None
+    if _seal(content) != seal:
+        raise DataError(f"{path} is damaged: its content does not match its checksum.")
+    checked: dict[str, Any] = content
+    return checked
+
+
+def _seal(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

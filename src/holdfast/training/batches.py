@@ -1,0 +1,60 @@
+"""Batches of a user's own loader, in the form that the training loop asks for."""
+
+from collections.abc import Iterable, Iterator, Sized
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from holdfast.data.dataset import to_float
+from holdfast.data.from_torch import split_batch
+from holdfast.errors import expected
+from holdfast.training.protocols import Batches
+
+
+class EpochBatches:
+    """Batches (x, y, ids) of an iterable with a length, such as a torch DataLoader, epoch after epoch.
+
+    A resumed run skips the batches that are done; it repeats the uninterrupted run only if the loader gives the same
+    batches in every epoch, or shuffles with a generator of its own. Without ids, examples are numbered in the order in
+    which they come.
+    """
+
+    def __init__(self, loader: Iterable[Any]) -> None:
+        if not isinstance(loader, Sized) or not len(loader):
+            fix = "pass a holdfast Loader or a torch DataLoader over a dataset with a length"
+            raise expected("a loader with at least one batch and a length", got=type(loader).__name__, fix=fix)
+        self.loader = loader
+        self._batches: Iterator[Any] = iter(())
+        self._next = -1
+        self._seen = 0
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The batch of a global step; steps are asked for in order, and skipped where a run is resumed."""
+        if step != self._next:  # the first call: skip to the place inside the epoch
+            self._restart()
+            for _ in range(step % len(self)):
+                self._take()
+        elif step % len(self) == 0:
+            self._restart()
+        self._next = step + 1
+        return self._take()
+
+    def _restart(self) -> None:
+        self._batches, self._seen = iter(self.loader), 0
+
+    def _take(self) -> tuple[Tensor, Tensor, Tensor]:
+        x, y, *rest = split_batch(next(self._batches))
+        ids = rest[0] if rest else torch.arange(self._seen, self._seen + len(y), device=y.device)
+        self._seen += len(y)
+        return x if x.is_floating_point() else to_float(x), y.to(torch.int64), ids.to(torch.int64)
+
+
+def as_batches(loader: Batches | Iterable[Any]) -> Batches:
+    """The loader itself if it offers batches by step, else its epochs one after the other."""
+    if hasattr(loader, "batch") and hasattr(loader, "__len__"):
+        return loader  # type: ignore[return-value]  # it has what the protocol asks for
+    return EpochBatches(loader)

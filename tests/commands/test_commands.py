@@ -1,0 +1,224 @@
+"""The commands as a user runs them: train, evaluate, reproduce, report, demo; and the errors they give."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import holdfast as hf
+from holdfast.cli import main
+from holdfast.experiment.jobs import LAUNCHERS, Job, dependency_waves, run_local
+from holdfast.experiment.tables import TABLES
+
+SMALL = ["--evaluate.ifia.steps", "3", "--evaluate.ensemble.steps", "2", "--evaluate.pgd.steps", "3"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    assert main(["train", "digits/madry", "--train.steps", "12", "--out", str(folder), "--quiet", *SMALL]) == 0
+    return folder
+
+
+def test_train_evaluate_report(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", str(run), "--limit", "10", "--pgd-limit", "20", "--quality", "--quiet"]) == 0
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["method"] == "madry"
+    assert summary["preset"] == "digits/madry:cpu"
+    assert summary["example_passes"] > 0
+    assert summary["train_seconds"] > 0
+    assert summary["provenance"]["torch"]
+    assert set(summary["attacks"]) == {"ifia-topk", "ifia-ensemble", "random"}
+    assert {"insertion", "deletion", "randomised", "completeness"} <= set(summary["quality"])
+    page = tmp_path / "page.html"
+    assert main(["report", str(run), "--out", str(page), "--tables", str(tmp_path / "tables")]) == 0
+    assert "madry" in page.read_text()
+    assert list((tmp_path / "tables").glob("*.md"))
+    assert "10 of 360" in capsys.readouterr().out
+
+
+def test_reproduce_skips_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["reproduce", "digits", "--methods", "natural", "--limit", "4", "--pgd-limit", "4", "--out", str(tmp_path)]
+    assert main(words) == 0
+    rows = tmp_path / "digits" / "natural" / "examples.csv"
+    before = rows.stat().st_mtime_ns
+    assert main(words) == 0
+    assert rows.stat().st_mtime_ns == before
+    assert list((tmp_path / "table-digits").glob("*.md"))
+    assert "natural" in capsys.readouterr().out
+
+
+def test_results_of_other_settings_are_never_shown_as_asked_for(tmp_path: Path) -> None:
+    job = small_job("digits/natural:cpu", tmp_path / "natural")
+    run_local([job], workers=1)
+    for other in (
+        replace(job, preset="digits/madry:cpu"),
+        replace(job, seed=1),
+        replace(job, changes=(*job.changes, ("train.lr", "0.1"))),
+    ):
+        with pytest.raises(hf.InputError, match="another"):
+            run_local([other], workers=1)
+    measured_otherwise = replace(job, changes=(*job.changes, ("evaluate.ifia.steps", "3")))
+    with pytest.raises(hf.InputError, match="another evaluate"):
+        measured_otherwise.check()
+    replace(measured_otherwise, measured=False).check()  # others only start from it
+
+
+def small_job(preset: str, folder: Path) -> Job:
+    changes = (("train.steps", "6"), ("evaluate.ifia.steps", "2"), ("evaluate.ensemble.steps", "1"))
+    return Job(preset=preset, folder=folder, changes=changes, options={"limit": 4, "pgd_limit": 4})
+
+
+def test_quality_is_measured_later_and_not_lost(tmp_path: Path) -> None:
+    job = small_job("digits/natural:cpu", tmp_path / "natural")
+    run_local([job], workers=1)
+    with_quality = replace(job, options={**job.options, "quality": True})
+    assert job.finished
+    assert not with_quality.finished
+    run_local([with_quality], workers=1)
+    assert with_quality.finished
+    assert main(["evaluate", str(job.folder), "--limit", "5", "--quiet"]) == 0
+    assert with_quality.finished
+
+
+def test_jobs_side_by_side_equal_one_after_the_other(tmp_path: Path) -> None:
+    def jobs(folder: str) -> list[Job]:
+        return [small_job(f"digits/{m}:cpu", tmp_path / folder / m) for m in ("natural", "madry")]
+
+    run_local(jobs("one"), workers=1)
+    run_local(jobs("two"), workers=2)
+    for method in ("natural", "madry"):
+        one, two = (tmp_path / folder / method for folder in ("one", "two"))
+        assert (one / "weights.safetensors").read_bytes() == (two / "weights.safetensors").read_bytes()
+        assert (one / "examples.csv").read_text() == (two / "examples.csv").read_text()
+
+
+def test_runs_that_others_start_from_come_first(tmp_path: Path) -> None:
+    jobs = TABLES["mnist"].jobs(tmp_path, tier="cpu", methods=("erar", "erar_plus"), seeds=(0, 1))
+    waves = dependency_waves(jobs)
+    names = [[job.folder.name for job in wave] for wave in waves]
+    assert sorted(names[0]) == ["erar_plus-quiet", "erar_plus-quiet-seed1", "madry", "madry-seed1"]
+    assert sorted(names[1]) == ["erar", "erar-seed1", "erar_plus-maps", "erar_plus-maps-seed1"]
+    assert [len(wave) for wave in waves] == [4, 4, 2]
+    assert not any(job.measured for job in waves[0])
+    assert all(job.measured for job in waves[-1])
+    done = tmp_path / "mnist" / "madry"
+    done.mkdir(parents=True)
+    (done / "weights.safetensors").touch()  # without checkpoints nothing could go on: it counts as trained
+    again = [job.folder.name for wave in dependency_waves(jobs) for job in wave]
+    assert again.count("madry") == 1
+    assert next(job for job in waves[0] if job.folder == done).finished
+
+
+def test_jobs_sent_by_submitit(tmp_path: Path) -> None:
+    # without Slurm, submitit starts them as processes of this machine: the same path through pickling and waiting
+    pytest.importorskip("submitit")
+    jobs = [small_job("digits/natural:cpu", tmp_path / "natural")]
+    assert LAUNCHERS["submitit"](jobs, workers=1) == [tmp_path / "natural"]
+    assert jobs[0].finished
+
+
+def test_list_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reproduce", "--list", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    for name in TABLES:
+        assert name in said
+    assert "0 of 6 runs done" in said
+
+
+@pytest.mark.parametrize("tier", ["cpu", "paper", "released-code", "rar-config"])
+@pytest.mark.parametrize("table", TABLES.values(), ids=lambda t: t.name)
+def test_every_table_can_be_run_or_says_why_not(table, tier: str) -> None:
+    from holdfast.config import make_config
+
+    missing = table.left_out(tier)
+    if len(missing) == len(table.datasets) * len(table.methods):
+        with pytest.raises(hf.InputError, match="a tier out of"):
+            table.jobs(Path("runs"), tier=tier)
+        return
+    jobs = table.jobs(Path("runs"), tier=tier)
+    for job in jobs:
+        make_config(job.preset)
+    assert len(jobs) + len(table.left_out(tier)) == len(table.datasets) * len(table.methods)
+
+
+def test_paper_tier_has_every_row_of_the_papers_tables() -> None:
+    ours = {"erar_plus", "igr", "ig_norm"}  # rows the paper does not print
+    for name in ("mnist", "fashion-mnist", "gtsrb", "flower17"):
+        assert {p.split("/")[1].split(":")[0] for p in TABLES[name].left_out("paper")} <= ours
+
+
+def test_ctrl_c_stops_the_demo_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "holdfast", "demo", "--steps", "60", "--limit", "4", "--out", str(tmp_path)]
+    # whoever runs the tests in the background has Ctrl-C switched off, and children inherit that
+    listening = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(words, preexec_fn=listening, **pipes) as process:
+        deadline = time.time() + 120
+        while not list(tmp_path.glob("*/log.jsonl")) and time.time() < deadline:
+            time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=90)
+    assert process.returncode == 130, said
+    assert "Traceback" not in said
+    assert not (tmp_path / "report.html").exists()
+    assert main(words[3:]) == 0
+    assert (tmp_path / "report.html").exists()
+
+
+def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--steps", "4", "--limit", "4", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    for word in ("natural", "madry", "ig_sum_norm", "erar", "erar_plus", "strongest", "report:"):
+        assert word in said
+    assert (tmp_path / "report.html").stat().st_size > 50_000
+
+
+def test_quick_bench_runs_every_comparison(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--quick"]) == 0
+    said = capsys.readouterr().out
+    for peer in ("captum", "scipy", "foolbox"):
+        assert peer in said
+
+
+def test_bench_refuses_to_time_unequal_results() -> None:
+    from holdfast.bench import Case, time_case
+    from holdfast.bench.timing import UnequalError
+
+    case = Case(
+        name="sum",
+        peer="nobody",
+        ours=lambda: 1.0,
+        theirs=lambda: 2.0,
+        difference=lambda a, b: abs(a - b),
+        tolerance=0.1,
+        target=1.0,
+    )
+    with pytest.raises(UnequalError, match="differ from nobody by 1"):
+        time_case(case, rounds=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["evaluate", "nowhere"], "nowhere"),
+        (["reproduce", "mnst"], "a table out of mnist"),
+        (["reproduce", "digits", "--methods", "maddry"], "methods out of natural"),
+        (["train", "digits/erarr"], "digits/erar"),
+        (["train", "digits/erar", "--train.stps", "5"], "train.steps"),
+        (["train", "digits/erar", "--train.steps"], "train.steps"),
+        (["presets", "diff", "digits/erar", "digits/nothing"], "digits/nothing"),
+        (["nothing"], "no command 'nothing'"),
+    ],
+)
+def test_user_errors_are_one_sentence(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error

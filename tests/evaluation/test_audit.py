@@ -1,0 +1,176 @@
+"""The audit answers on one screen, for networks that nobody here wrote, and says what it took for granted."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from tests.trained import trained
+from torch import nn
+
+import holdfast as hf
+from holdfast.cli import main
+from holdfast.evaluation.audit import AuditSettings, audit
+
+QUICK = AuditSettings(eps=0.1, steps=4, ig_steps=4, limit=12, batch_size=12)
+
+
+@pytest.fixture(scope="module")
+def digits() -> hf.data.Dataset:
+    return hf.data.load("digits", split="test")
+
+
+def test_three_lines(digits) -> None:
+    answer = str(hf.audit(trained("digits-cnn", 8), digits, QUICK))
+    assert len(answer.splitlines()) < 25
+    for word in ("random noise", "top-k attack", "strongest of 8", "Kendall", "The maps", "next:"):
+        assert word in answer
+
+
+def test_attacked_maps_move_more_than_noisy_ones(digits) -> None:
+    settings = AuditSettings(eps=0.15, steps=20, ig_steps=10, limit=32, batch_size=32)
+    attacks = audit(trained("digits-cnn", 8), digits, settings).summary["attacks"]
+    assert attacks["ifia-ensemble"]["kendall"]["median"] < attacks["random"]["kendall"]["median"] - 0.05
+
+
+def strangers() -> dict:
+    def resnet() -> nn.Module:
+        from pytorchcv.models.resnet_cifar import resnet20_cifar10
+
+        return resnet20_cifar10()
+
+    def medical() -> nn.Module:
+        from monai.networks.nets import resnet10
+
+        return resnet10(spatial_dims=2, n_input_channels=3, num_classes=10)
+
+    def transformer() -> nn.Module:
+        from transformers import ViTConfig, ViTForImageClassification
+
+        sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        return ViTForImageClassification(ViTConfig(**sizes, image_size=32, patch_size=8, num_labels=10))
+
+    return {"pytorchcv": resnet, "monai": medical, "transformers": transformer}
+
+
+@pytest.mark.parametrize("name", strangers())
+def test_networks_nobody_here_wrote(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what these packages warn about while loading is theirs
+        torch.manual_seed(0)
+        net = strangers()[name]()
+    mode = net.training
+    state = {key: value.clone() for key, value in net.state_dict().items()}
+    x = (torch.rand(6, 3, 32, 32) * 255).to(torch.uint8)
+    data = hf.data.Dataset(
+        x=x,
+        y=torch.zeros(6, dtype=torch.int64),
+        ids=torch.arange(6),
+        name="noise",
+        split="test",
+        class_names=tuple("0123456789"),
+        source="made here",
+        checksum="",
+    )
+    settings = AuditSettings(eps=0.1, steps=3, ig_steps=2, limit=6, strong=False)
+    answer = audit(net, data, settings, labels="predicted")
+    assert answer.summary["natural_accuracy"] == 1.0  # every image explains its own prediction
+    assert answer.summary["attacks"]["ifia-topk"]["outcomes"]["attacked"] >= 4
+    assert all(torch.equal(value, state[key]) for key, value in net.state_dict().items())
+    assert net.training == mode
+
+
+def test_low_accuracy_is_questioned(digits) -> None:
+    answer = audit(hf.models.build("digits-cnn", num_classes=10, seed=1), digits, QUICK)
+    assert any("order of the network's outputs" in note for note in answer.notes)
+
+
+def test_bad_labels_option(digits) -> None:
+    with pytest.raises(hf.InputError, match="given"):
+        audit(trained("digits-cnn", 8), digits, QUICK, labels="mine")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digits) -> Path:
+    """What a stranger has: a module that builds the network, its weights, and a folder of images."""
+    (tmp_path / "strangers_net.py").write_text(
+        "import holdfast as hf\n\n\ndef build():\n    return hf.models.build('digits-cnn', num_classes=10, seed=3)\n"
+    )
+    save_file(trained("digits-cnn", 8).state_dict(), tmp_path / "w.safetensors")
+    for i in range(20):
+        folder = tmp_path / "images" / str(int(digits.y[i]))
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.asarray(digits.x[i, 0])).save(folder / f"{i}.png")
+    for label in range(10):
+        (tmp_path / "images" / str(label)).mkdir(exist_ok=True)
+        if not any((tmp_path / "images" / str(label)).iterdir()):
+            i = int((digits.y == label).nonzero()[0])
+            Image.fromarray(np.asarray(digits.x[i, 0])).save(tmp_path / "images" / str(label) / f"{i}.png")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "strangers_net", raising=False)
+    return tmp_path
+
+
+def words(*more: str) -> list[str]:
+    quick = ["--eps", "0.1", "--steps", "3", "--ig-steps", "3", "--quiet"]
+    return ["audit", "--model", "strangers_net:build", "--weights", "w.safetensors", "--data", "images", *quick, *more]
+
+
+def test_command(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words("--out", "runs/mine")) == 0
+    said = capsys.readouterr().out
+    assert "normalisation before the network: none" in said
+    assert "0 = 0, 1 = 1" in said
+    assert "The maps" in said
+    page = (project / "runs/mine/report.html").read_text()
+    assert "Audit of strangers_net:build" in page
+    summary = json.loads((project / "runs/mine/summary.json").read_text())
+    assert summary["natural_accuracy"] > 0.8
+
+
+def test_command_without_labels(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flat = project / "flat"
+    flat.mkdir()
+    for number, image in enumerate((project / "images").rglob("*.png")):
+        image.rename(flat / f"{number}.png")
+    arguments = words("--labels", "predicted", "--no-strong", "--limit", "None", "--out", "runs/flat")
+    arguments[arguments.index("--data") + 1] = "flat"
+    assert main(arguments) == 0
+    assert "labels: what the network predicts" in capsys.readouterr().out
+    summary = json.loads((project / "runs/flat/summary.json").read_text())
+    assert summary["natural_accuracy"] == 1.0
+    assert summary["provenance"]["torch"]
+
+
+def test_normalisation_and_npz(project: Path, digits, capsys: pytest.CaptureFixture[str]) -> None:
+    arrays = {
+        f"{k}_{s}": v for s in ("train", "test") for k, v in (("x", digits.x[:8].numpy()), ("y", digits.y[:8].numpy()))
+    }
+    np.savez(project / "mine.npz", **arrays)
+    arguments = words("--mean", "0.1", "--std", "0.5", "--no-strong", "--out", "runs/npz")
+    arguments[arguments.index("--data") + 1] = "mine.npz"
+    assert main(arguments) == 0
+    assert "mean [0.1], std [0.5]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--model", "strangers_net:nothing"], "package.module:function"),
+        (["--model", "no_such_module:build"], "package.module:function"),
+        (["--weights", "missing.safetensors"], "missing.safetensors"),
+        (["--data", "nowhere"], "nowhere"),
+        (["--eps", "-1"], "eps >= 0"),
+        (["--model", "images"], "with the folder of a run"),
+    ],
+)
+def test_command_refuses(project: Path, capsys: pytest.CaptureFixture[str], change: list[str], message: str) -> None:
+    arguments = words()
+    arguments[arguments.index(change[0]) + 1] = change[1]
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
