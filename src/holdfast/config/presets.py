@@ -1,9 +1,12 @@
 """Presets by name, `dataset/method[:tier]`: each dataset has a file in `presets/`, in which they build on each other.
 
-A file has tables `[part.NAME]`, which are only there to be built on, and `[preset]`, with a line for each
-`"method:tier"`. Both are partial configs; `base` lists what they build on, from left to right: parts, presets of the
-same file (with a colon in the name), or either of another file (`file/name`). A file that `extends` another has all
-its parts and presets too, and replaces those that it names itself.
+A file has tables `[part.NAME]`, which other tables build on, and `[preset]`, with a line for each `"method:tier"`. Both
+are partial configs; `base` lists what they build on, from left to right: parts, presets of the same file (with a colon
+in the name), or either of another file (`file/name`). A file that `extends` another has all its parts and presets too,
+and replaces those that it names itself.
+
+A method of `common.toml` that says what it `uses` needs no line per dataset: every dataset with a `[tier.NAME]` table
+has a preset of it, which builds on the tier's `base`, on the tier's parts for what the method uses, and on the method.
 """
 
 import tomllib
@@ -43,7 +46,7 @@ def preset_names() -> tuple[str, ...]:
     >>> "mnist/erar:paper" in preset_names()
     True
     """
-    return tuple(f"{dataset}/{name}" for dataset in DATASETS for name in _file(dataset)["preset"])
+    return tuple(f"{dataset}/{name}" for dataset in DATASETS for name in _presets(dataset))
 
 
 def find_preset(name: str) -> str:
@@ -75,6 +78,7 @@ def load_preset(name: str) -> RunConfig:
 def _resolve(file: str, name: str) -> dict[str, Any]:
     """A part or preset with everything it builds on."""
     entry = dict(_entry(file, name))
+    entry.pop("uses", None)
     bases = entry.pop("base", [])
     values: dict[str, Any] = {}
     for base in [bases] if isinstance(bases, str) else bases:
@@ -84,18 +88,30 @@ def _resolve(file: str, name: str) -> dict[str, Any]:
 
 
 def _entry(file: str, name: str) -> Mapping[str, Any]:
-    tables = _file(file)["preset" if ":" in name else "part"]
+    tables = _presets(file) if ":" in name else _file(file)["part"]
     if name not in tables:
         raise expected(f"a base in presets/{file}.toml", got=repr(name), fix=f"the nearest is {nearest(name, tables)}")
     entry: Mapping[str, Any] = tables[name]
     return entry
 
 
+def _presets(dataset: str) -> dict[str, Any]:
+    """The presets of a dataset: those that follow from the methods of common.toml, and those that its file names."""
+    file, found = _file(dataset), {}
+    for tier, offers in file["tier"].items():
+        for method, entry in _file("common")["part"].items():
+            uses = entry.get("uses")
+            if uses is not None and all(part in offers for part in uses):
+                bases = [base for part in ("base", *uses) for base in offers[part]]
+                found[f"{method}:{tier}"] = {"base": [*bases, f"common/{method}"]}
+    return found | file["preset"]
+
+
 @cache
 def _file(name: str) -> dict[str, Any]:
     own = tomllib.loads((files("holdfast") / "presets" / f"{name}.toml").read_text(encoding="utf-8"))
     other = _file(own["extends"]) if "extends" in own else {}
-    return {kind: {**other.get(kind, {}), **own.get(kind, {})} for kind in ("part", "preset")}
+    return {kind: {**other.get(kind, {}), **own.get(kind, {})} for kind in ("part", "preset", "tier")}
 
 
 def _same(name: str) -> str:

@@ -1,7 +1,7 @@
-"""What the rows in a folder were measured with, so that an evaluation never goes on with rows of another one.
+"""Identity of an evaluation: checks that a resumed evaluation uses the same network, data, seed and attacks.
 
-The settings of an attack are compared as a tree of class and field names in which fields at their default value are
-left out. So a field that is added later changes nothing, and `ALIASES` lets folders written under older names go on.
+The settings of an attack are compared as a tree of class and field names without the fields at their default value. A
+field added in a later version therefore changes nothing. `ALIASES` maps renamed classes, so older folders can resume.
 """
 
 import ast
@@ -25,11 +25,11 @@ from holdfast.types import Model
 FILE = "measured.json"
 
 ALIASES = {"ExplanationAttack": "PGDExplanationAttack", "QuietBelow": "DeadZone", "NarrowFilters": "FilterSpread"}
-"""Names of classes in older files -> today's."""
+"""Class name in older files -> current name."""
 
 
 def claim(folder: Path, parts: dict[str, Any]) -> None:
-    """Write down what this evaluation measures, or refuse a folder that holds rows of something else."""
+    """Record what this evaluation measures in `folder`; raise DataError if the folder holds rows of another one."""
     path = folder / FILE
     orphans = [name for name in ("examples.csv", "accuracy.csv") if (folder / name).exists()]
     if not path.exists() and not orphans:
@@ -47,17 +47,17 @@ def claim(folder: Path, parts: dict[str, Any]) -> None:
 
 
 def identity(model: Model, data: Dataset, attacks: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Checksums of network and images, the seed, and the settings of every attack in words."""
+    """Checksums of the network and the images, the seed, and the settings of every attack as text."""
     return {
         "network": network_checksum(model),
         "images": _images(data),
         "seed": seed,
-        **{f"attack {name}": _words(attack) for name, attack in attacks.items()},
+        **{f"attack {name}": words_of(attack) for name, attack in attacks.items()},
     }
 
 
 def network_checksum(model: Model) -> str:
-    """SHA-256 of all weights and buffers; of a plain function, which has none, its name."""
+    """SHA-256 of all weights and buffers; the name for a plain function, which has no weights."""
     if not isinstance(model, nn.Module):
         return getattr(model, "__name__", type(model).__name__)
     digest = hashlib.sha256()
@@ -68,7 +68,7 @@ def network_checksum(model: Model) -> str:
 
 
 def same(before: Any, now: Any) -> bool:
-    """Whether two descriptions mean the same, whatever names and defaults were in use when they were written."""
+    """Whether two descriptions are equal after renamed classes and default values are resolved."""
     if before == now:
         return True
     if not isinstance(before, str) or not isinstance(now, str):
@@ -82,13 +82,13 @@ def _images(data: Dataset) -> str:
     return f"{data.checksum or data.name} {digest.hexdigest()}"
 
 
-def _words(attack: Any) -> str:
-    # settings are frozen dataclasses, whose text is complete but for the addresses of functions and objects
+def words_of(attack: Any) -> str:
+    # Settings are frozen dataclasses: their repr is complete. Memory addresses are removed, since they vary.
     return re.sub(r" at 0x[0-9a-f]+", "", repr(attack))
 
 
 def _tree(text: str) -> Any:
-    """A description as nested tuples with today's names and without defaults; None for text that is not one."""
+    """A description as nested tuples with current names and without defaults; None if it cannot be parsed."""
     try:
         quoted = re.sub(r"<[^<>]*>", lambda match: repr(match.group(0).split(".")[-1]), text)
         return _simplified(ast.parse(quoted, mode="eval").body)
@@ -112,11 +112,11 @@ def _simplified(node: ast.AST) -> Any:
 
 @cache
 def _defaults() -> dict[str, dict[str, Any]]:
-    """Class name -> field -> simplified default, of all settings that a description may contain."""
+    """Class name -> field -> simplified default, for every settings class that a description may contain."""
     found: dict[str, dict[str, Any]] = {}
     for kind in _settings_classes():
         plain = {f.name: f.default for f in dataclasses.fields(kind) if f.default is not dataclasses.MISSING}
-        texts = {name: _words(value) for name, value in plain.items()}
+        texts = {name: words_of(value) for name, value in plain.items()}
         quoted = {name: re.sub(r"<[^<>]*>", lambda m: repr(m.group(0).split(".")[-1]), t) for name, t in texts.items()}
         found[kind.__name__] = {name: _default_tree(text) for name, text in quoted.items()}
     return found

@@ -1,4 +1,4 @@
-"""Every table and figure of the paper, and the runs it takes to make it."""
+"""Every table and figure of the paper, and the runs needed to reproduce it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from holdfast.experiment.jobs import Job
 from holdfast.experiment.layout import dataset_folder, run_folder
 
 MAIN = ("natural", "madry", "ig_norm", "ig_sum_norm", "erar", "erar_plus")
-OURS = ("igr",)  # not in the paper: a relative of its regularizers
+OURS = ("igr",)  # not in the paper; related to its regularizers
 WIDE = ("natural", "madry", "art", "erar")
 GREY_AND_FLOWER = ("mnist", "fashion-mnist", "flower17")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperTable:
-    """One table: its datasets, its methods, and what has to be measured for it."""
+    """One table: its datasets, its methods, and whether it needs the quality measures."""
 
     name: str
     title: str
@@ -35,27 +35,29 @@ class PaperTable:
         seeds: Sequence[int] = (0,),
         options: Mapping[str, Any] | None = None,
     ) -> list[Job]:
-        """The runs of this table: every dataset, method and seed, each in its own folder under `out`."""
-        unknown = sorted(set(methods) - set(self.methods))
+        """The jobs of this table: one per dataset, method and seed, each in its own folder under `out`."""
+        available = set(preset_names())
+        others = [m for m in methods if m not in self.methods]  # any method with a preset can join the table
+        unknown = [m for m in others if not any(f"{dataset}/{m}:{tier}" in available for dataset in self.datasets)]
         if unknown:
-            raise expected(f"methods out of {', '.join(self.methods)}", got=", ".join(unknown))
-        chosen = [m for m in self.methods if not methods or m in methods or (self.quality and m == "natural")]
+            raise expected(f"methods from {', '.join(self.methods)}", got=", ".join(unknown))
+        listed = [m for m in self.methods if not methods or m in methods or (self.quality and m == "natural")]
+        chosen = [*listed, *others]
         found = [
             self._job(out, dataset, method, tier, seed, dict(options or {}))
             for dataset in self.datasets
             for method in chosen
             for seed in seeds
         ]
-        available = set(preset_names())
         runnable = [job for job in found if job.preset in available]
         if not runnable or (methods and len(runnable) < len(found)):
             missing = next(job.preset for job in found if job.preset not in available)
             tiers = sorted({p.partition(":")[2] for p in available if p.split("/")[0] in self.datasets})
-            raise expected(f"a tier out of {', '.join(tiers)} that has these methods", got=f"{tier}: no {missing}")
+            raise expected(f"a tier from {', '.join(tiers)} that has these methods", got=f"{tier} without {missing}")
         return runnable
 
     def left_out(self, tier: str) -> list[str]:
-        """Presets of the table that this tier does not have."""
+        """Presets of the table that do not exist in this tier."""
         available = set(preset_names())
         wanted = [f"{dataset}/{method}:{tier}" for dataset in self.datasets for method in self.methods]
         return [preset for preset in wanted if preset not in available]
@@ -105,7 +107,7 @@ TABLES = {
         _table("digits", "Not in the paper: the same methods on the embedded digits", ("digits",), MAIN),
     )
 }
-"""By the name that `holdfast reproduce` takes."""
+"""Name, as passed to `holdfast reproduce`, -> table."""
 
 
 FIGURES = {
@@ -115,13 +117,13 @@ FIGURES = {
         "Maps with CACR only, WACR only, both, without P_NCA",
         "ablation-* above, then holdfast report",
     ),
-    "human test": ("Which map is truest to the object", "holdfast report RUNS --vote"),
+    "human test": ("Which map matches the object best", "holdfast report RUNS --vote"),
 }
-"""What the paper shows besides tables: what it is, and the command that makes it from the runs of a table."""
+"""Figures of the paper: name -> (what it shows, the command that makes it from the runs of a table)."""
 
 
 def state_of(table: PaperTable, out: Path, tier: str) -> str:
-    """How many runs of a table are finished, in words."""
+    """Text that says how many runs of a table are finished."""
     try:
         jobs = table.jobs(out, tier=tier)
     except InputError:

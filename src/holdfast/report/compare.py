@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from holdfast.metrics.registry import METRICS, shown
 from holdfast.report.view import RunView, decisive_attack
-from holdfast.runs import Bootstrap, Difference, ExampleRow, paired_difference
+from holdfast.runs import Bootstrap, Difference, ExampleRow, metrics_of, paired_difference
 
 ENOUGH = 0.5
 """Share of the images that two runs must have in common; runs of two seeds are measured on other images."""
@@ -55,8 +55,10 @@ def differences_of(
     shared = {row.id for row in before} & {row.id for row in after}
     if not shared or len(shared) < ENOUGH * min(len(before), len(after)):
         return {}
-    found = {m.name: paired_difference(before, after, m.name, bootstrap=bootstrap) for m in shown("headline")}
-    return found if next(iter(found.values())).n else {}
+    both = set(metrics_of(before)) & set(metrics_of(after))
+    compared = [metric.name for metric in shown("headline") if metric.name in both]
+    found = {name: paired_difference(before, after, name, bootstrap=bootstrap) for name in compared}
+    return found if any(difference.n for difference in found.values()) else {}
 
 
 def _phrase(name: str, difference: Difference) -> str:

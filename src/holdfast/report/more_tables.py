@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from holdfast.metrics.registry import shown
 from holdfast.report.compare import differences_of
 from holdfast.report.document import Document
-from holdfast.report.tables import ATTACK, COUNT, METHOD, Cell, Column, Table, metric_columns, ordered
+from holdfast.report.tables import ATTACK, COUNT, METHOD, Cell, Column, Table, measured, metric_columns, ordered
 from holdfast.report.view import RunView, decisive_attack
 from holdfast.runs import Difference, describe, metric_values, worst_rows
 from holdfast.runs.names import CONTROL
@@ -32,19 +31,19 @@ CHECKS = (
 PAIRS = Column(key="pairs", title="Pairs", unit="count")
 
 
-def difference_columns() -> list[Column]:
+def difference_columns(views: Sequence[RunView]) -> list[Column]:
     """A column for the difference of each headline metric; percentages differ by points."""
     return [
         Column(key=f"{metric.name}_difference", title=f"{metric.title} (points)", unit="points")
         if metric.unit == "percent"
         else Column(key=f"{metric.name}_difference", title=metric.title, unit="number")
-        for metric in shown("headline")
+        for metric in measured(views, "headline")
     ]
 
 
 def means_table(views: Sequence[RunView]) -> Table:
     """Means instead of medians; less swayed by ties, more by single images."""
-    measured = metric_columns(views)
+    columns_of = metric_columns(views)
     rows = [
         (
             Cell(value=view.label),
@@ -52,13 +51,13 @@ def means_table(views: Sequence[RunView]) -> Table:
             Cell(value=next((stat.n for stat in attack.metrics.values()), 0)),
             *(
                 Cell(value=stat.mean, ci95=stat.mean_ci95, n=stat.n) if stat else Cell()
-                for stat in (attack.metrics.get(column.key) for column in measured)
+                for stat in (attack.metrics.get(column.key) for column in columns_of)
             ),
         )
         for view in views
         for attack in ordered(view.attacks)
     ]
-    columns = (METHOD, ATTACK, COUNT, *measured)
+    columns = (METHOD, ATTACK, COUNT, *columns_of)
     note = "Mean [95 % interval]; a failed attack counts as 1."
     return Table(name=f"means-{_dataset(views)}", title="Means", columns=columns, rows=tuple(rows), notes=(note,))
 
@@ -67,16 +66,16 @@ def paired_table(views: Sequence[RunView]) -> Table:
     """Our own method against every other on the images they share, under the strongest attack all have been through."""
     attack = decisive_attack(views)
     rows_of = {view.label: view.run.rows_of(attack) for view in views if attack}
-    rows = []
+    differences, rows = difference_columns(views), []
     for view, our in _pairs([view for view in views if rows_of.get(view.label)]):
         found = differences_of(rows_of[view.label], rows_of[our.label])
         if found:
             pairs = Cell(value=next(iter(found.values())).n)
-            rows.append((Cell(value=our.label), Cell(value=view.label), pairs, *_cells(found)))
+            rows.append((Cell(value=our.label), Cell(value=view.label), pairs, *_cells(found, differences)))
     return Table(
         name=f"paired-{_dataset(views)}",
         title=f"Paired difference to the other methods, under {attack}",
-        columns=(METHOD, Column(key="less", title="minus", unit="text"), PAIRS, *difference_columns()),
+        columns=(METHOD, Column(key="less", title="minus", unit="text"), PAIRS, *differences),
         rows=tuple(rows),
         notes=(
             "Mean difference [95 % interval] over the same images; an interval without zero is rarely chance.",
@@ -89,14 +88,14 @@ def worst_table(views: Sequence[RunView]) -> Table:
     """The worst of all attacks for each image: no attack of a table can hide what another one found."""
     attacks = sorted({name for view in views for name in view.attacks} - {CONTROL})
     worst = {view.label: worst_rows(view.run.examples.rows, attacks) for view in views}
-    measured = [view for view in views if worst[view.label] and len(attacks) > 1]
-    ours = {view.label: our for view, our in _pairs(measured)}
+    evaluated = [view for view in views if worst[view.label] and len(attacks) > 1]
+    ours = {view.label: our for view, our in _pairs(evaluated)}
     method = next((our.method for our in ours.values()), OURS)
-    first, *others = difference_columns()
+    first, *others = difference_columns(views)
     difference = (replace(first, title=f"{method} minus this: {first.title}"), *others)
     measured_columns = metric_columns(views)
     rows = []
-    for view in measured:
+    for view in evaluated:
         stats = [describe(metric_values(worst[view.label], column.key)[1]) for column in measured_columns]
         our = ours.get(view.label)
         found = differences_of(worst[view.label], worst[our.label]) if our else {}
@@ -105,7 +104,7 @@ def worst_table(views: Sequence[RunView]) -> Table:
                 Cell(value=view.label),
                 Cell(value=stats[0]["n"]),
                 *(Cell(value=stat["median"], ci95=stat["ci95"], n=stat["n"]) for stat in stats),
-                *(_cells(found) if found else [Cell() for _ in difference]),
+                *_cells(found, difference),
             )
         )
     return Table(
@@ -178,8 +177,10 @@ def _pairs(views: Sequence[RunView]) -> list[tuple[RunView, RunView]]:
     return [(view, next((our for our in ours if our.seed == view.seed), ours[0])) for view in others]
 
 
-def _cells(found: Mapping[str, Difference]) -> list[Cell]:
-    return [Cell(value=difference.mean, ci95=difference.mean_ci95) for difference in found.values()]
+def _cells(found: Mapping[str, Difference], columns: Sequence[Column]) -> list[Cell]:
+    by_key = {f"{name}_difference": difference for name, difference in found.items()}
+    kept = [by_key.get(column.key) for column in columns]
+    return [Cell() if found is None else Cell(value=found.mean, ci95=found.mean_ci95) for found in kept]
 
 
 def _hardware(view: RunView) -> str:

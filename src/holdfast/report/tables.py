@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from holdfast.metrics.registry import METRICS, Metric, shown
+from holdfast.metrics.registry import METRICS, Level, Metric, shown
 from holdfast.report.compare import Comparison
 from holdfast.report.paper_values import paper_value
 from holdfast.report.view import AttackView, RunView, Stat
@@ -73,10 +73,14 @@ def metric_column(metric: Metric) -> Column:
 
 
 def metric_columns(views: Sequence[RunView]) -> list[Column]:
-    """A column for each headline metric, and for each other metric of the tables that some run has measured."""
-    measured = {name for view in views for attack in view.attacks.values() for name in attack.metrics}
-    chosen = [m for m in shown("headline", "table") if m.level == "headline" or m.name in measured]
-    return [metric_column(metric) for metric in chosen]
+    """A column for each metric of the tables that some run has measured."""
+    return [metric_column(metric) for metric in measured(views, "headline", "table")]
+
+
+def measured(views: Sequence[RunView], *levels: Level) -> list[Metric]:
+    """The metrics of the given levels that some run has measured; all of them while no run is evaluated."""
+    names = {name for view in views for attack in view.attacks.values() for name in attack.metrics}
+    return [metric for metric in shown(*levels) if not names or metric.name in names]
 
 
 def results_table(views: Sequence[RunView], comparisons: Mapping[str, Comparison] | None = None) -> Table:
@@ -97,7 +101,7 @@ def results_table(views: Sequence[RunView], comparisons: Mapping[str, Comparison
 
 def conventions_table(views: Sequence[RunView]) -> Table:
     """Top-k and Kendall when a failed attack counts as 1, is dropped, or counts as the worst value seen."""
-    pairs = [(metric.name, name) for metric in shown("headline") for name in CONVENTION_TITLES]
+    pairs = [(metric.name, name) for metric in measured(views, "headline") for name in CONVENTION_TITLES]
     columns = (METHOD, ATTACK, *(_convention_column(metric, name) for metric, name in pairs))
     rows = [
         (Cell(value=view.label), Cell(value=attack.name), *(_under(attack, name, metric) for metric, name in pairs))
