@@ -1,6 +1,6 @@
-"""The command line: finds the command, parses its arguments with tyro, and turns holdfast errors into one sentence.
+"""The command line: finds the command, parses its arguments with tyro, and prints errors as one sentence.
 
-No logic lives here. A command is one function in `holdfast.commands`, loaded only when it is called.
+Each command is one function in `holdfast.commands`, which is imported only when it is called.
 """
 
 import difflib
@@ -15,35 +15,35 @@ from holdfast.engine.process import keep_memory, set_threads
 from holdfast.errors import HoldfastError, InputError
 
 COMMANDS = {
-    "demo": ("holdfast.commands.demo:demo", "train, attack and compare five networks on embedded data, in minutes"),
+    "demo": ("holdfast.commands.demo:demo", "train five small networks, attack their maps and compare them"),
     "audit": (
         "holdfast.commands.audit:audit",
-        "can I trust its maps? audit any torch classifier on a folder of images",
+        "measure how far small perturbations change the maps of your own classifier",
     ),
-    "train": ("holdfast.commands.train:train", "train a network whose explanations hold"),
+    "train": ("holdfast.commands.train:train", "train a network for robust explanations"),
     "evaluate": (
         "holdfast.commands.evaluate:evaluate",
-        "measure a trained run: accuracy, and how far its maps can be moved",
+        "evaluate a trained run: accuracy and robustness of its maps",
     ),
-    "reproduce": ("holdfast.commands.reproduce:reproduce", "make a table of the paper, its value beside ours"),
-    "report": ("holdfast.commands.report:report", "turn run directories into one page, tables and figures"),
-    "bench": ("holdfast.commands.bench:bench", "measure our speed against the peers"),
-    "presets": ("holdfast.commands.presets:list_presets", "list the presets: dataset/method:tier"),
-    "presets show": ("holdfast.commands.presets:show_preset", "every setting of one preset"),
-    "presets diff": ("holdfast.commands.presets:diff_presets", "what separates two presets"),
+    "reproduce": ("holdfast.commands.reproduce:reproduce", "reproduce a table of the paper"),
+    "report": ("holdfast.commands.report:report", "write an HTML report, tables and figures from run directories"),
+    "bench": ("holdfast.commands.bench:bench", "benchmark holdfast against other libraries"),
+    "presets": ("holdfast.commands.presets:list_presets", "list the presets (dataset/method:tier)"),
+    "presets show": ("holdfast.commands.presets:show_preset", "print all settings of one preset"),
+    "presets diff": ("holdfast.commands.presets:diff_presets", "compare the settings of two presets"),
     "data list": (
         "holdfast.commands.data:list_datasets",
-        "show each dataset, whether it is here and where it comes from",
+        "list the datasets, whether they are on this machine, and their sources",
     ),
-    "data get": ("holdfast.commands.data:get_dataset", "fetch one dataset, verify it and keep it"),
+    "data get": ("holdfast.commands.data:get_dataset", "get one dataset, verify it and store it in the cache"),
 }
-"""Command -> (where its function lives, what it does in one line)."""
+"""Command -> (location of its function, one-line description)."""
 
 BUG, USER_ERROR, INTERRUPTED = 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0 when it worked, 2 when the user has to change something, 130 when interrupted, 1 for a bug."""
+    """Run one command and return its exit code: 0 for success, 2 for a user error, 130 if interrupted, 1 for a bug."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"]
@@ -54,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(words)
     except KeyboardInterrupt:
         return _say("interrupted", INTERRUPTED)
-    except BrokenPipeError:  # `holdfast presets | head`: the reader has seen enough
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for Python's own flush at exit
+    except BrokenPipeError:  # the reader closed the pipe, as in `holdfast presets | head`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - Python flushes stdout at exit
         return 0
     except Exception as error:
         if debug:
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _without_threads(words: list[str]) -> tuple[list[str], int | None]:
-    """The words without `--threads N`, which every command understands, and N."""
+    """Remove `--threads N`, which every command accepts, from the arguments; return the rest and N."""
     if "--threads" not in words:
         return words, None
     place = words.index("--threads")
@@ -75,19 +75,19 @@ def _without_threads(words: list[str]) -> tuple[list[str], int | None]:
 
 
 def _told(error: Exception) -> tuple[str, int]:
-    """An error in one sentence, and the exit code that belongs to it."""
+    """The message for an error, in one sentence, and its exit code."""
     if isinstance(error, HoldfastError):
         return str(error), INTERRUPTED if hasattr(error, "signal") else USER_ERROR
     if isinstance(error, OSError):
         where = f" {error.filename}" if error.filename else ""
         return (
-            f"cannot use{where}: {error.strerror or error}; check the path, its permissions and the disk.",
+            f"cannot access{where}: {error.strerror or error}; check the path, its permissions and the disk.",
             USER_ERROR,
         )
     if isinstance(error, MemoryError):
         return "not enough memory; use a smaller batch size, or fewer or smaller images.", USER_ERROR
     reason = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"{reason}; this is a bug: run the command again with --debug and report what it prints.", BUG
+    return f"{reason}; this is a bug: run the command again with --debug and report the output.", BUG
 
 
 def _say(text: str, code: int) -> int:
@@ -97,7 +97,7 @@ def _say(text: str, code: int) -> int:
 
 def _run(words: list[str]) -> int:
     if any("\0" in word or not _is_text(word) for word in words):
-        raise InputError("expected arguments that are text, got a NUL or bytes that are not UTF-8; check the names.")
+        raise InputError("expected arguments in UTF-8 without NUL bytes, got others; check the file names.")
     if words and words[0] in ("--version", "-V"):
         print(f"holdfast {holdfast.__version__}")
         return 0
@@ -110,7 +110,7 @@ def _run(words: list[str]) -> int:
         return 0
     module, _, function = COMMANDS[name][0].partition(":")
     command: Callable[..., None] = getattr(import_module(module), function)
-    import tyro  # here, because the plain help needs no parser
+    import tyro  # imported here, because `holdfast --help` does not need it
 
     if getattr(command, "takes_overrides", False):
         from holdfast.config import split_overrides
@@ -122,12 +122,12 @@ def _run(words: list[str]) -> int:
 
 
 def _is_text(word: str) -> bool:
-    """Whether it can be printed and written: Python hides bytes that are no text in half characters."""
+    """Whether the argument is valid text; Python decodes invalid UTF-8 bytes to lone surrogates."""
     return not any("\ud800" <= letter <= "\udfff" for letter in word)
 
 
 def _find(words: list[str]) -> tuple[str, list[str]]:
-    """The command that `words` start with and the words behind it; no name for the bare group of several commands."""
+    """Split `words` into the command name and its arguments; the name is empty for a bare group such as `data`."""
     for length in (2, 1):
         if (name := " ".join(words[:length])) in COMMANDS:
             return name, words[length:]
@@ -138,7 +138,7 @@ def _find(words: list[str]) -> tuple[str, list[str]]:
     known = list(COMMANDS) if members else sorted({name.split()[0] for name in COMMANDS})
     nearest = difflib.get_close_matches(asked, known, n=1, cutoff=0.4)
     hint = f"did you mean 'holdfast {nearest[0]}'? " if nearest else ""
-    raise InputError(f"no command '{asked}'; {hint}'holdfast --help' lists them all.")
+    raise InputError(f"no command '{asked}'; {hint}'holdfast --help' lists all commands.")
 
 
 def _help(commands: dict[str, tuple[str, str]]) -> str:
@@ -152,9 +152,9 @@ def _help(commands: dict[str, tuple[str, str]]) -> str:
             "",
             *lines,
             "",
-            "holdfast COMMAND --help   what a command takes, with examples",
-            "holdfast --version        the version",
-            "--threads N               with any command: threads to compute with; all usable cores if not given",
-            "--debug                   with any command: show the traceback of an error",
+            "holdfast COMMAND --help   options and examples of a command",
+            "holdfast --version        print the version",
+            "--threads N               with any command: number of CPU threads (default: all usable cores)",
+            "--debug                   with any command: print the traceback of an error",
         ]
     )

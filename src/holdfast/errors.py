@@ -1,10 +1,10 @@
-"""Errors a user can cause, and the one sentence format they share."""
+"""Errors that users can trigger, and the message format they share."""
 
 from typing import Any
 
 
 class HoldfastError(Exception):
-    """Anything holdfast refuses on purpose; the command line prints it without a traceback and exits with 2."""
+    """Base class of holdfast's errors; the command line prints them without a traceback and exits with code 2."""
 
 
 class InputError(HoldfastError, ValueError):
@@ -12,11 +12,11 @@ class InputError(HoldfastError, ValueError):
 
 
 class DataError(HoldfastError):
-    """A dataset that cannot be found, fetched, verified or read."""
+    """A dataset or file that cannot be found, fetched, verified, read or written."""
 
 
 def reason(error: Exception) -> str:
-    """What another library's error says, on one line and not too long; its name if it says nothing."""
+    """The message of another library's error, on one line, at most 300 characters; its class name if it is empty."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else f"{text[:299]}…"
 

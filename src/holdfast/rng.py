@@ -1,9 +1,9 @@
 """Noise as a pure function of a per-example key.
 
-A result must not depend on batch size, sharding or the number of processes. So nothing here has state: entry p of
-the noise of an example is a hash of (key of the example, p), and the key is a hash of (seed, stream, example id).
-The hash is the 64-bit finaliser of SplitMix64 (Steele, Lea and Flood, 2014) in wrapping int64 arithmetic, which
-gives the same bits on every device.
+Results must not depend on batch size, sharding or the number of processes, so this module keeps no state. Entry p of
+the noise of an example is a hash of (key of the example, p). The key is a hash of (seed, stream, example id). The hash
+is the 64-bit finaliser of SplitMix64 (Steele, Lea and Flood, 2014) in wrapping int64 arithmetic, which gives the same
+bits on every device.
 """
 
 import math
@@ -21,14 +21,14 @@ def _logical_shift(z: Tensor, bits: int) -> Tensor:
 
 
 def mix(z: Tensor) -> Tensor:
-    """SplitMix64's finaliser: a bijection of 64-bit integers in which every input bit reaches every output bit."""
+    """SplitMix64's finaliser: a bijection of 64-bit integers in which every input bit affects every output bit."""
     z = (z ^ _logical_shift(z, 30)) * _MIX_1
     z = (z ^ _logical_shift(z, 27)) * _MIX_2
     return z ^ _logical_shift(z, 31)
 
 
 def combine(keys: Tensor, number: int | Tensor) -> Tensor:
-    """A new key from a key and a number (an epoch, a restart, a position); order matters."""
+    """Derive a new key from a key and a number (an epoch, a restart, a position); order matters."""
     return mix(mix(keys) + _GOLDEN + number)
 
 
@@ -43,25 +43,25 @@ def make_keys(seed: int, ids: Tensor, stream: int = 0) -> Tensor:
 
 
 def _words(keys: Tensor, like: Tensor, stream: int) -> Tensor:
-    """One 64-bit word for each entry of `like` [B, ...], from the key of its example alone."""
+    """One 64-bit word for each entry of `like` [B, ...], computed only from the key of its example."""
     entries = like[0].numel() if like.shape[0] else 0
     positions = torch.arange(entries, device=keys.device)
     return combine(combine(keys, stream)[:, None], positions).reshape(like.shape)
 
 
 def uniform(keys: Tensor, like: Tensor, *, low: float = 0.0, high: float = 1.0, stream: int = 0) -> Tensor:
-    """Uniform noise in [low, high), shaped and typed like `like` [B, ...], 24 random bits an entry."""
+    """Uniform noise in [low, high) with the shape and dtype of `like` [B, ...]; 24 random bits per entry."""
     unit = _logical_shift(_words(keys, like, stream), 40).to(like.dtype) * 2.0**-24
     return low + (high - low) * unit
 
 
 def normal(keys: Tensor, like: Tensor, *, stream: int = 0) -> Tensor:
-    """Standard normal noise like `like` [B, ...], by Box and Muller's transform of two uniform streams."""
+    """Standard normal noise with the shape and dtype of `like` [B, ...]; Box-Muller on two uniform streams."""
     radius = (-2 * torch.log(uniform(keys, like, stream=2 * stream) + 2.0**-25)).sqrt()
     angle = 2 * math.pi * uniform(keys, like, stream=2 * stream + 1)
     return radius * torch.cos(angle)
 
 
 def signs(keys: Tensor, like: Tensor, *, stream: int = 0) -> Tensor:
-    """Fair -1 or +1 like `like` [B, ...]."""
+    """Random signs, -1 or +1 with equal probability, with the shape and dtype of `like` [B, ...]."""
     return 1 - 2 * _logical_shift(_words(keys, like, stream), 63).to(like.dtype)

@@ -1,6 +1,6 @@
-"""The few shapes that all rooms agree on: models, scores, attributions and pairs of images.
+"""Types shared by all packages: models, scores, attributions and image pairs.
 
-B is the batch. Images are float, NCHW, pixels in [0, 1], on one device; `y` is int64 [B]; `keys` is int64 [B].
+B is the batch size. Images are float, NCHW, pixels in [0, 1], on one device; `y` is int64 [B]; `keys` is int64 [B].
 """
 
 from collections.abc import Callable
@@ -12,35 +12,35 @@ from torch import Tensor
 Value = TypeVar("Value")
 
 Model = Callable[[Tensor], Tensor]
-"""Anything that maps images [B, C, H, W] to logits [B, K]; always an argument, never captured."""
+"""A callable that maps images [B, C, H, W] to logits [B, K]; always passed as an argument, never captured."""
 
 Score = Callable[[Tensor, Tensor], Tensor]
-"""The explained scalar: `(logits [B, K], y [B]) -> [B]`."""
+"""The scalar to explain: `(logits [B, K], y [B]) -> [B]`."""
 
 Target = tuple[Score, Tensor]
-"""A score and the labels [B] it is asked for; several targets share one forward pass."""
+"""A score and the labels [B] it is evaluated for; several targets share one forward pass."""
 
 
 class Attribution(Protocol):
-    """A map of the input, of the input's shape, differentiable to second order with `create_graph=True`."""
+    """A function that returns a map with the shape of x, differentiable to second order if `create_graph=True`."""
 
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, create_graph: bool = False) -> Tensor: ...
 
 
 class MapCache(dict[Attribution, Value]):
-    """Values by attribution. An attribution that cannot be a dictionary key (it holds a list) is never cached."""
+    """Values keyed by attribution. An unhashable attribution (for example one that holds a list) is never cached."""
 
     def find(self, attribution: Attribution) -> Value | None:
         """The cached value, or None."""
         return self.get(attribution) if _is_hashable(attribution) else None
 
     def store(self, attribution: Attribution, value: Value) -> None:
-        """Cache the value, if the attribution can be found again."""
+        """Cache the value if the attribution is hashable."""
         if _is_hashable(attribution):
             self[attribution] = value
 
     def rows(self: "MapCache[Tensor]", rows: Tensor) -> "MapCache[Tensor]":
-        """The same cache for some of the examples."""
+        """The cache restricted to some of the examples."""
         return MapCache({attribution: value[rows] for attribution, value in self.items()})
 
 
@@ -48,7 +48,7 @@ class MapCache(dict[Attribution, Value]):
 class Pair:
     """A clean batch and its perturbed counterpart: the input of every loss.
 
-    `maps` caches saliency maps [B, H, W] of the clean images, by their attribution.
+    `maps` caches saliency maps [B, H, W] of the clean images, keyed by attribution.
 
     >>> import torch
     >>> x = torch.rand(2, 1, 8, 8)

@@ -196,7 +196,7 @@ def test_diagnosis_sees_each_kind_of_blindness(model: nn.Module, batch: tuple) -
         x, y = batch
         return " ".join(diagnose(attack, model, x[:16], y[:16], keys=KEYS[:16]).warnings)
 
-    assert "cut short" in warnings(ifia(steps=2, step_size=0.01))
+    assert "too few steps" in warnings(ifia(steps=2, step_size=0.01))
     assert "random signs" in warnings(ifia(kind="random"))
     assert "taken at random" in warnings(ifia(kind="random"))
 

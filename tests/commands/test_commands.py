@@ -139,7 +139,7 @@ def test_every_table_can_be_run_or_says_why_not(table, tier: str) -> None:
 
     missing = table.left_out(tier)
     if len(missing) == len(table.datasets) * len(table.methods):
-        with pytest.raises(hf.InputError, match="a tier out of"):
+        with pytest.raises(hf.InputError, match="a tier from"):
             table.jobs(Path("runs"), tier=tier)
         return
     jobs = table.jobs(Path("runs"), tier=tier)
@@ -208,8 +208,8 @@ def test_bench_refuses_to_time_unequal_results() -> None:
     ("words", "message"),
     [
         (["evaluate", "nowhere"], "nowhere"),
-        (["reproduce", "mnst"], "a table out of mnist"),
-        (["reproduce", "digits", "--methods", "maddry"], "methods out of natural"),
+        (["reproduce", "mnst"], "a table from mnist"),
+        (["reproduce", "digits", "--methods", "maddry"], "methods from natural"),
         (["train", "digits/erarr"], "digits/erar"),
         (["train", "digits/erar", "--train.stps", "5"], "train.steps"),
         (["train", "digits/erar", "--train.steps"], "train.steps"),

@@ -258,7 +258,7 @@ def test_commands(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     assert ["evaluate.limit", "-", "300"] in lines
     assert not any(line[0].endswith(".eps") for line in lines)
     diff_presets("mnist/erar", "mnist/erar:paper")
-    assert "are the same" in capsys.readouterr().out
+    assert "have the same settings" in capsys.readouterr().out
     show_preset("mnist/erar")
     assert tomllib.loads(capsys.readouterr().out)["train"]["steps"] == 90_000
 

@@ -85,10 +85,12 @@ def check_loss(loss: Loss, *, smooth: bool = True) -> None:
             assert torch.autograd.gradcheck(lambda v: some(frozen, hf.Pair(x[:2], v, y[:2])), start, fast_mode=True)
         net.requires_grad_(True)
         names = [name for name, _ in net.named_parameters()]
-        call = lambda *values: some(
-            _Called(net, dict(zip(names, values, strict=True))), hf.Pair(x[:2], x_adv[:2], y[:2])
-        )
-        assert torch.autograd.gradcheck(call, tuple(net.parameters()), fast_mode=True)
+
+        def of_weights(*values: Tensor) -> Tensor:
+            called = _Called(net, dict(zip(names, values, strict=True)))
+            return some(called, hf.Pair(x[:2], x_adv[:2], y[:2]))
+
+        assert torch.autograd.gradcheck(of_weights, tuple(net.parameters()), fast_mode=True)
 
 
 class _Called(nn.Module):

@@ -51,7 +51,7 @@ def test_escapes_are_refused(archive: tuple[Path, Writer], name: str) -> None:
     [
         (Limits(members=2), "at most 2 members, found 3"),
         (Limits(file_bytes=500), "bytes in 'c', found 1000"),
-        (Limits(total_bytes=1500), "at most 1500 bytes in all, found 1600"),
+        (Limits(total_bytes=1500), "at most 1500 bytes in total, found 1600"),
     ],
 )
 def test_limits(archive: tuple[Path, Writer], limits: Limits, message: str) -> None:

@@ -26,7 +26,7 @@ def test_list(tiny: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     list_datasets()
     shown = rows(capsys.readouterr().out)
     assert shown["digits"] == "digits 1,437 + 360 1x8x8 10 yes scikit-learn"
-    assert shown["mnist"] == "mnist 7 + 3 1x4x5 10 no nowhere"
+    assert shown["mnist"] == "mnist 7 + 3 1x4x5 10 no none"
     assert shown["gtsrb"] == "gtsrb 39,209 + 12,630 3x32x32 43 no upstream sid.erda.dk"
     list_datasets(root=tiny.write(tmp_path / "root", packed=True))
     assert rows(capsys.readouterr().out)["mnist"].endswith("yes root folder")

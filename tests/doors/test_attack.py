@@ -60,7 +60,7 @@ def test_a_config_finds_it() -> None:
     config = make_config("digits/natural", overrides=[("evaluate.attacks", '["contrast", "ifia-center"]')])
     assert list(protocol_of(config, MeasureOptions()).attacks) == ["contrast", "ifia-center"]
     config = make_config("digits/natural", overrides=[("evaluate.attacks", '["contrst"]')])
-    with pytest.raises(hf.InputError, match=r"attacks out of ifia-topk, .*contrast, got contrst"):
+    with pytest.raises(hf.InputError, match=r"attacks to be among ifia-topk, .*contrast, got contrst"):
         protocol_of(config, MeasureOptions())
 
 

@@ -69,7 +69,7 @@ def test_a_config_finds_it_with_its_options() -> None:
 
 def test_an_unknown_map_is_named_with_those_there_are() -> None:
     config = make_config("digits/natural", overrides=[("evaluate.map", "squared")])
-    with pytest.raises(hf.InputError, match=r"a map out of ig, gradient, .*squared-gradient, got 'squared'"):
+    with pytest.raises(hf.InputError, match=r"map to be one of ig, gradient, .*squared-gradient, got 'squared'"):
         protocol_of(config, MeasureOptions())
     with pytest.raises(hf.InputError, match="options of the map gradient"):
         hf.attribution.make_map("gradient", {"steps": 3})

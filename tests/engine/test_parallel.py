@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast.engine import parallel as side_by_side
+from holdfast.engine import parallel
 from holdfast.engine.parallel import map_chunks
 from holdfast.engine.passes import add_passes, count_passes
 from holdfast.losses import CrossEntropy, IGNorm
@@ -19,7 +19,7 @@ from holdfast.recipes import ifia
 
 @pytest.fixture(params=(2, 3))
 def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    monkeypatch.setattr(side_by_side, "WORTH_A_THREAD", 2**14)  # a hundred small images are shared out
+    monkeypatch.setattr(parallel, "WORTH_A_THREAD", 2**14)  # a hundred small images are shared out
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
     yield request.param
@@ -192,3 +192,16 @@ def test_a_forked_child_makes_its_own_threads(threads):
     if child == 0:
         os._exit(0 if map_chunks(model, x, 100, 30, work) == expected else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_without_pytorchs_private_names_chunks_run_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.overrides, "_get_current_function_mode_stack")
+    assert parallel._private_names() is None
+    monkeypatch.setattr(parallel, "_PRIVATE", None)
+    monkeypatch.setattr(parallel, "WORTH_A_THREAD", 1)
+    torch.set_num_threads(2)
+    net, seen = nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), []
+    parallel.map_chunks(net, torch.rand(6, 1, 2, 2), 6, 2, lambda part: seen.append(threading.current_thread().name))
+    torch.set_num_threads(1)
+    assert seen == [threading.current_thread().name] * 3
+    assert not parallel.examples_are_independent(net, torch.rand(1, 1, 2, 2))

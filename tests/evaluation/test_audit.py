@@ -141,7 +141,7 @@ def test_command_without_labels(project: Path, capsys: pytest.CaptureFixture[str
     arguments = words("--labels", "predicted", "--no-strong", "--limit", "None", "--out", "runs/flat")
     arguments[arguments.index("--data") + 1] = "flat"
     assert main(arguments) == 0
-    assert "labels: what the network predicts" in capsys.readouterr().out
+    assert "labels: the classes that the network predicts" in capsys.readouterr().out
     summary = json.loads((project / "runs/flat/summary.json").read_text())
     assert summary["natural_accuracy"] == 1.0
     assert summary["provenance"]["torch"]
@@ -166,7 +166,7 @@ def test_normalisation_and_npz(project: Path, digits, capsys: pytest.CaptureFixt
         (["--weights", "missing.safetensors"], "missing.safetensors"),
         (["--data", "nowhere"], "nowhere"),
         (["--eps", "-1"], "eps >= 0"),
-        (["--model", "images"], "with the folder of a run"),
+        (["--model", "images"], "with a run directory"),
     ],
 )
 def test_command_refuses(project: Path, capsys: pytest.CaptureFixture[str], change: list[str], message: str) -> None:

@@ -72,7 +72,7 @@ def test_a_run_from_end_to_end(capsys: pytest.CaptureFixture[str]) -> None:
     holdfast_train(f"digits/natural {SHORT} --seed 1 --out c")
     assert weights("c") != weights("b")
 
-    with pytest.raises(InputError, match="a new run directory, got b, which holds a run; go on with it by --resume"):
+    with pytest.raises(InputError, match="a new run directory, got b, which holds a run; continue it with --resume"):
         holdfast_train(f"digits/natural {SHORT} --out b")
     before = [(file, file.read_bytes()) for file in Path("b").iterdir() if file.is_file() and file.name != "lock"]
     holdfast_train("--out b --resume --quiet")  # a finished run is left as it is
@@ -95,11 +95,11 @@ def test_interrupted_and_resumed(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert stop.value.code == 130
     message = capsys.readouterr().err
     assert "stopped by SIGINT after step 12" in message
-    command = message.split("go on with: ")[1].strip()
+    command = message.split("resume with: ")[1].strip()
     assert command == f"holdfast train --out {shlex.quote(MINE)} --resume"
-    with pytest.raises(DataError, match="a run has its weights when it is finished"):
+    with pytest.raises(DataError, match="weights are written when training is finished"):
         load(MINE)
-    with pytest.raises(InputError, match=r"train.steps = 20, as the run began, got 30; resume with the settings"):
+    with pytest.raises(InputError, match=r"train.steps = 20, as at the start of the run, got 30; resume with"):
         holdfast_train(f"--out {MINE} --resume --train.steps 30")
     with pytest.raises(InputError, match=r"method.settings.eps = 0.15"):
         holdfast_train(f"digits/madry {SHORT} --out {MINE} --resume --method.settings.eps 0.2")
@@ -117,7 +117,7 @@ def test_start_from_weights() -> None:
         assert all(torch.equal(value, model.state_dict()[name]) for name, value in load("a").state_dict().items())
     holdfast_train("digits/erar --init a --out b --quiet --train.steps 1")
     assert config_from_file(Path("b/config.toml")).train.init == "a"
-    with pytest.raises(InputError, match=r"weights to start from .* got none at nothing.safetensors"):
+    with pytest.raises(InputError, match=r"initial weights .* got none at nothing.safetensors"):
         holdfast_train("digits/madry --init nothing.safetensors")
     with pytest.raises(DataError, match="as safetensors"):
         holdfast_train("digits/madry --init a/config.toml")
@@ -151,7 +151,7 @@ def test_a_missing_start_run_is_trained_after_saying_so(capsys: pytest.CaptureFi
         patch.setattr(run, "make_start_config", few_steps)
         holdfast_train("digits/madry --init natural --out runs/a --seed 2 --quiet --train.steps 2")
     out = capsys.readouterr().out
-    assert "starts from digits/natural:cpu, which is not at runs/digits/natural-seed2: training it first" in out
+    assert "starts from digits/natural:cpu, missing at runs/digits/natural-seed2; training it first" in out
     started = Path("runs/digits/natural-seed2")
     assert config_from_file(started / "config.toml").seed == 2
     assert read_json(Path("runs/a/provenance.json"))["training"]["start"]["steps"] == 3
@@ -335,3 +335,16 @@ def test_half_weights_are_half_the_size_and_load_as_floats() -> None:
     model = load("half")
     assert {value.dtype for value in model.state_dict().values()} == {torch.float32}
     assert all(torch.equal(value, stored[name].float()) for name, value in model.state_dict().items())
+
+
+def test_runs_on_own_data_get_a_folder_of_their_own(tmp_path: Path) -> None:
+    """`train.init` looks for runs of the preset in runs/DATASET/METHOD: a network of other data must not lie there."""
+    from holdfast.commands.train import _default_folder, _own_name
+
+    def folder(model: str | None = None, data: str | None = None, seed: int = 0) -> str:
+        return str(_default_folder("mnist/madry:cpu", None, seed, False, _own_name("mnist/madry:cpu", model, data)))
+
+    assert folder() == "runs/mnist/madry"
+    assert folder(data="some/images/") == "runs/images/madry"
+    assert folder(data="photos.npz", seed=2) == "runs/photos/madry-seed2"
+    assert folder(model="nets:small") == "runs/mnist-small/madry"

@@ -193,7 +193,7 @@ def test_damaged_checkpoint(trained: Path, tmp_path: Path, damage: str) -> None:
         (folder / "weights.safetensors").unlink()
         newest, older = sorted((folder / "checkpoints").iterdir(), reverse=True)
         _damage(newest / file, damage, moments)
-        with pytest.warns(UserWarning, match="Going on from the checkpoint before it"):
+        with pytest.warns(UserWarning, match="Resuming from the previous checkpoint"):
             work.train(folder)
         assert work.result(folder) == work.result(trained)
         for checkpoint in (folder / "checkpoints").iterdir():

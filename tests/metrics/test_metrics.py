@@ -193,7 +193,7 @@ def test_k_must_fit_the_map(k: int) -> None:
 
 
 def test_shapes_must_agree() -> None:
-    with pytest.raises(InputError, match="one shape"):
+    with pytest.raises(InputError, match="the same shape"):
         metrics.kendall_tau(torch.rand(1, 6), torch.rand(1, 5))
     with pytest.raises(InputError, match=r"\[B, H, W\]"):
         metrics.center_shift(torch.rand(1, 6), torch.rand(1, 6))

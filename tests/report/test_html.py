@@ -81,7 +81,7 @@ def test_sections_are_there(page: str) -> None:
         assert f'<section id="{part}"' in page
     assert "paper 81.00 %" in page
     assert "natural keeps" in page
-    assert "erar against natural under ifia-topk: top-k +" in page
+    assert "erar minus natural under ifia-topk, median paired difference: top-k +" in page
     assert "holdfast train mnist/erar" in page
     assert "prefers-color-scheme: dark" in page
 
@@ -148,7 +148,7 @@ def test_large_pictures_are_reduced_and_many_are_left_out(tmp_path: Path, monkey
     monkeypatch.setattr("holdfast.report.payload.PICTURE_BYTES", 1)
     packed, left_out = pack_pictures(views, found)
     assert (len(packed), left_out) == (1, 2)
-    assert "2 more examples are in the run folders" in report_html(views)
+    assert "2 more examples are in the run directories" in report_html(views)
 
 
 def test_runs_that_are_only_trained_or_only_summarised(tmp_path: Path) -> None:

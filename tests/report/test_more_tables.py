@@ -83,7 +83,7 @@ def test_the_worst_table_names_the_run_it_compares_with(tmp_path: Path) -> None:
     attacks = ("ifia-topk", "ifia-ensemble")
     folders = [write_run(tmp_path / m, method=m, attacks=attacks, log=False) for m in ("natural", "madry")]
     table = worst_table(view_runs([read_run(folder) for folder in folders]))
-    assert table.columns[-2].title == "madry minus this: Top-k (points)"
+    assert table.columns[-2].title == "madry minus this row: Top-k (points)"
 
 
 def test_one_attack_has_no_worst(group: tuple[RunView, ...]) -> None:

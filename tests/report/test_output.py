@@ -89,7 +89,7 @@ def test_command_writes_and_says_what(demo: list[Path], tmp_path: Path, capsys: 
     report((demo[0].parent, tmp_path / "stray"), out=tmp_path / "r.html", tables=tmp_path / "t")
     said = capsys.readouterr().out
     assert "Results on mnist" in said
-    assert "stray holds no run and is left out" in said
+    assert "stray: it contains no run" in said
     assert "r.html" in said
     assert (tmp_path / "r.html").stat().st_size < 1_000_000
     report(tuple(demo), out=tmp_path / "v.html", vote=True)

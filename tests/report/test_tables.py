@@ -147,7 +147,7 @@ def test_exclusions_count_every_example(views: tuple[RunView, ...]) -> None:
 
 def test_conventions_and_quality(views: tuple[RunView, ...]) -> None:
     header = [column.title for column in conventions_table(views).columns]
-    assert header[2:5] == ["Top-k, counts as 1", "Top-k, dropped", "Top-k, counts as worst"]
+    assert header[2:5] == ["Top-k, failed = 1", "Top-k, failed dropped", "Top-k, failed = worst"]
     quality = to_markdown(quality_table(views))
     assert "| madry | 0.750 [0.700, 0.790] (paper 0.9826) | 0.550 |" in quality
 

@@ -23,7 +23,6 @@ from holdfast.runs import (
     write_panels,
     write_text_atomic,
 )
-
 from holdfast.runs.training_log import log_line
 from holdfast.storage.json_files import plain
 from holdfast.storage.lines import append_lines

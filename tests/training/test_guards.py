@@ -55,7 +55,7 @@ def test_a_bad_gradient_does_not_reach_the_weights() -> None:
 
 
 def test_an_exploding_loss_stops_the_run() -> None:
-    with pytest.raises(DivergedError, match=r"loss exploded to \S+ \(median size of the steps before: .* at step 31"):
+    with pytest.raises(DivergedError, match=r"loss exploded to \S+ \(median of the previous steps: .* at step 31"):
         train(net=plain_net, steps=40, at_step=poison(30, 1e4))
 
 

@@ -76,7 +76,7 @@ def test_killed_at_every_call_that_changes_the_disk(tmp_path: Path) -> None:
 
 
 def test_killed_at_random_moments(tmp_path: Path) -> None:
-    options = {"steps": 150, "checkpoint_every": 7, **BEST}
+    options = {"steps": 600, "checkpoint_every": 7, **BEST}
     whole, _ = train(**(options | {"keep_best_by": None}))
     moments, kills = random.Random(0), 0
     while True:
@@ -91,8 +91,8 @@ def test_killed_at_random_moments(tmp_path: Path) -> None:
     assert kills >= 2
     resumed, result = train(tmp_path, resume=True, **options)  # finished: nothing to do but load
     assert same_weights(whole, resumed)
-    assert [record["step"] for record in read_log(tmp_path / "log.jsonl")] == list(range(1, 151))
-    assert result.step == 150
+    assert [record["step"] for record in read_log(tmp_path / "log.jsonl")] == list(range(1, 601))
+    assert result.step == 600
 
 
 def test_a_finished_run_can_be_made_longer(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_finished_run_can_be_made_longer(tmp_path: Path) -> None:
 
 def test_a_run_cannot_be_made_shorter(tmp_path: Path) -> None:
     train(tmp_path, warm_up=0.0)
-    with pytest.raises(InputError, match="steps >= 6, which are done, got 4"):
+    with pytest.raises(InputError, match="steps >= 6, the steps already done, got 4"):
         train(tmp_path, warm_up=0.0, steps=4, resume=True)
 
 

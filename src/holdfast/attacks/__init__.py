@@ -1,6 +1,6 @@
-"""Attacks on predictions and on explanations: one projected-gradient loop, the ensemble, and checks on the attacks.
+"""Attacks on predictions and explanations: the PGD loop, the ensemble, and diagnostics of attacks.
 
-Imports `losses` and every room before it.
+Imports `losses`, `attribution`, `metrics`, `models`, `runs` and `engine`.
 """
 
 from holdfast.attacks.balls import L2, Ball, Linf

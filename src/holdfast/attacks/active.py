@@ -1,4 +1,4 @@
-"""The examples that an attack still works on."""
+"""The examples that are still under attack."""
 
 from dataclasses import dataclass
 
@@ -10,18 +10,18 @@ from holdfast.types import MapCache
 
 @dataclass(frozen=True)
 class ActiveExamples:
-    """Examples still under attack: their rows in the caller's batch and everything known of their clean images."""
+    """Examples still under attack: their positions in the caller's batch, and the data of their clean images."""
 
     rows: Tensor
     x: Tensor
     y: Tensor
     keys: Tensor
     label: Tensor | None
-    """The prediction for the clean image, when the attack needs to know it."""
+    """The prediction for the clean image, if the attack needs it."""
     clean: Clean
     judge_clean: Clean | None
     maps: MapCache[Tensor]
-    """Clean maps that the caller has computed already."""
+    """Clean maps that the caller has already computed."""
 
     def keep(self, alive: Tensor) -> "ActiveExamples":
         """Only the examples for which `alive` [B] is true."""

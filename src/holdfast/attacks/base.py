@@ -1,9 +1,9 @@
-"""What every attack on explanations is and returns: a protocol, outcomes, scores and the clean side.
+"""The interface of attacks on explanations: protocol, outcomes, scores and the clean side.
 
-An attack has an `attribution` (the map it moves), a `ball` (what counts as small, None for no bound) and `run`.
-Whatever has these can be evaluated, audited and reported: gradient searches, gradient-free searches, universal
-perturbations, manipulation towards a target map. For attacks that only propose images, `ProposalAttack` does the
-book-keeping.
+An attack has an `attribution` (the map it attacks), a `ball` (the threat model, None for no bound), an `eval_k` and
+`run`. Any object with these can be evaluated, audited and reported: gradient searches, gradient-free searches,
+universal perturbations, manipulation towards a target map. For attacks that only propose images, `ProposalAttack`
+computes outcomes and scores.
 """
 
 from collections import Counter
@@ -29,22 +29,22 @@ from holdfast.types import Attribution, Model
 
 
 class Outcome(IntEnum):
-    """What became of an example; every example has exactly one, so nothing is left out in silence."""
+    """The outcome of an attack on one example; every example has exactly one."""
 
     ATTACKED = 0
-    """An iterate with the label kept and a changed map was found."""
+    """An iterate with the same label and a changed map was found."""
     MISCLASSIFIED = 1
-    """The clean image is not predicted as y: skipped, no scores."""
+    """The clean image is not classified as y: skipped, no scores."""
     LABEL_LOST = 2
-    """No iterate kept the label: counts as (1, 1, 1) under the reference protocol."""
+    """No iterate kept the label: scores count as (1, 1, 1) under the reference protocol."""
     UNMOVED = 3
-    """The label was kept but no iterate had a smaller Kendall's tau than 1: counts as (1, 1, 1) too."""
+    """The label was kept, but no iterate had a Kendall's tau below 1: scores count as (1, 1, 1) too."""
     NAN_MAP = 4
-    """The clean map is constant or not finite, so nothing can be ranked: skipped, no scores."""
+    """The clean map is constant or not finite, so it has no ranking: skipped, no scores."""
 
 
 class Scores(Mapping[str, Tensor]):
-    """Agreement of the clean and the perturbed map by metric, float64 [B] each; NaN for examples that were skipped.
+    """Agreement of the clean and the perturbed map, one float64 tensor [B] per metric; NaN for skipped examples.
 
     The metrics are those of the registry: `scores["kendall"]` or `scores.kendall`.
     """
@@ -56,7 +56,7 @@ class Scores(Mapping[str, Tensor]):
         return self._values[name]
 
     def __getattr__(self, name: str) -> Tensor:
-        if name == "_values" or name not in self._values:  # the first while it is being unpickled
+        if name == "_values" or name not in self._values:  # `_values` is missing during unpickling
             raise AttributeError(f"no metric {name!r}")
         return self._values[name]
 
@@ -67,15 +67,15 @@ class Scores(Mapping[str, Tensor]):
         return len(self._values)
 
     def where(self, mask: Tensor, other: "Scores") -> "Scores":
-        """These scores where `mask` [B], the other's elsewhere."""
+        """These scores where `mask` [B] is true, those of `other` elsewhere."""
         return Scores({name: torch.where(mask, value, other[name]) for name, value in self.items()})
 
 
 @dataclass(frozen=True)
 class CleanSide:
-    """What an attack needs to know of the clean images, so that several attacks share it.
+    """Predictions and maps of the clean images, which several attacks can share.
 
-    `right` bool [B]: predicted as y. `maps` [B, H, W]: saliency maps, zero where the prediction is wrong. `gap` [B]:
+    `right` bool [B]: classified as y. `maps` [B, H, W]: saliency maps, zero where the prediction is wrong. `gap` [B]:
     the completeness gap, NaN where it was not computed.
     """
 
@@ -86,9 +86,9 @@ class CleanSide:
 
 @dataclass(frozen=True)
 class ExplanationResult:
-    """Perturbed images, outcomes and scores, one entry per example, and what the attack says about itself.
+    """Perturbed images, outcomes and scores, one entry per example, and notes of the attack.
 
-    `steps` counts the steps of the search, `random_steps` those among them without any gradient.
+    `steps` counts the steps of the search, `random_steps` those with a gradient of zero.
     """
 
     x_adv: Tensor
@@ -100,29 +100,29 @@ class ExplanationResult:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """How many examples had each outcome."""
+        """Number of examples per outcome."""
         tally = Counter(self.outcome.tolist())
         return {outcome.name.lower(): tally[int(outcome)] for outcome in Outcome}
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader must know about the search itself; `diagnose` looks deeper."""
+        """Warnings about the search; `diagnose` runs more checks."""
         steps = int(self.steps.sum())
         return (*self.notes, *random_step_warnings(int(self.random_steps.sum()) / steps if steps else None))
 
     @property
     def reported_scores(self) -> Scores:
-        """The scores that go into rows and tables."""
+        """The scores that are written to rows and tables."""
         return self.scores
 
     @property
     def winner_names(self) -> list[str]:
-        """The member that did the damage to each example; empty for an attack without members."""
+        """The most damaging ensemble member for each example; empty strings for an attack without members."""
         return [""] * len(self.outcome)
 
 
 class ExplanationAttack(Protocol):
-    """Anything that moves maps: settings, and a `run` that returns images with outcomes and scores."""
+    """An attack on explanations: its settings, and a `run` that returns images with outcomes and scores."""
 
     @property
     def attribution(self) -> Attribution: ...
@@ -137,7 +137,7 @@ class ExplanationAttack(Protocol):
 
 
 def clean_side(model: Model, x: Tensor, y: Tensor, attribution: Attribution, *, with_gap: bool = False) -> CleanSide:
-    """Which clean images are predicted right, their maps, and with `with_gap` the completeness gap of each map."""
+    """Which clean images are classified correctly, their maps, and with `with_gap` the completeness gap of each map."""
     check_images(x)
     check_labels(y, x.shape[0])
     with evaluating(model):
@@ -155,13 +155,13 @@ def clean_side(model: Model, x: Tensor, y: Tensor, attribution: Attribution, *, 
 
 
 def compare(clean: Tensor, moved: Tensor, k: int, *, valid: Tensor) -> Scores:
-    """Every registered metric of two batches of maps [B, H, W]; NaN where not `valid` [B]."""
+    """Every registered metric between two batches of maps [B, H, W]; NaN where `valid` [B] is false."""
     found = {name: metric(clean, moved, k=k) for name, metric in METRICS.items()}
     return Scores({name: torch.where(valid, value, torch.nan) for name, value in found.items()})
 
 
 def check_eval_k(eval_k: int, x: Tensor) -> None:
-    """Refuse a k that a map like those of x does not have."""
+    """Raise if `eval_k` exceeds the number of pixels of the maps of x, or is below 1."""
     pixels = x.shape[2] * x.shape[3]
     if not 1 <= eval_k <= pixels:
         raise expected(f"1 <= k <= {pixels}, the number of entries of a map", got=f"eval_k = {eval_k}")

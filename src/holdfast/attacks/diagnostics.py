@@ -1,8 +1,7 @@
-"""Is the network robust, or is the attack blind? Four checks for gradient masking.
+"""Four checks for gradient masking: is the network robust, or does the attack fail?
 
-A model can look robust because its gradients are zero, because the softplus surrogate has little to do with the
-network, because the search was stopped early, or because the attack does no better than noise. Each check that fails
-becomes a warning.
+A model can appear robust because its gradients are zero, because the softplus surrogate differs from the network,
+because the search stopped too early, or because the attack is no better than noise. Each failed check adds a warning.
 """
 
 import math
@@ -21,21 +20,21 @@ from holdfast.runs.summary import MAX_RANDOM_STEPS
 from holdfast.types import Model
 
 MIN_SURROGATE_AGREEMENT = 0.5
-"""Cosine of the clean maps of the network and of its twin below which the twin is a poor guide."""
+"""Smallest cosine between the clean maps of network and surrogate for which the surrogate is a useful guide."""
 MAX_DOUBLING_GAIN = 0.02
-"""Fall of the median Kendall's tau from twice the steps above which the search was not finished."""
+"""Largest drop of the median Kendall's tau with twice the steps for which the search counts as converged."""
 MIN_GAIN_OVER_NOISE = 0.02
-"""Fall of the median Kendall's tau below the random control's that an attack worth its name reaches."""
+"""Smallest drop of the median Kendall's tau below the random control for which an attack counts as effective."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The four figures and the warnings they give rise to."""
+    """The four measurements and the warnings that follow from them."""
 
     zero_gradients: float
     """Share of steps with a gradient of exactly zero."""
     surrogate_agreement: float
-    """Median cosine of the clean maps of network and twin."""
+    """Median cosine between the clean maps of network and surrogate."""
     doubling_gain: float
     """Median Kendall's tau minus the one with twice the steps."""
     gain_over_noise: float
@@ -50,15 +49,15 @@ class Diagnosis:
             ),
             (
                 self.surrogate_agreement < MIN_SURROGATE_AGREEMENT,
-                f"the surrogate's maps agree with the network's only to a cosine of {self.surrogate_agreement:.2f}",
+                f"the median cosine between maps of surrogate and network is only {self.surrogate_agreement:.2f}",
             ),
             (
                 self.doubling_gain > MAX_DOUBLING_GAIN,
-                f"twice the steps lower the median Kendall by {self.doubling_gain:.3f} more: the search was cut short",
+                f"twice the steps lower the median Kendall's tau by another {self.doubling_gain:.3f}: too few steps",
             ),
             (
                 self.gain_over_noise < MIN_GAIN_OVER_NOISE,
-                f"the attack lowers the median Kendall by only {self.gain_over_noise:.3f} more than random signs do",
+                f"the attack lowers the median Kendall's tau by only {self.gain_over_noise:.3f} more than random signs",
             ),
         )
         if math.isnan(self.gain_over_noise):
@@ -67,7 +66,7 @@ class Diagnosis:
 
 
 def diagnose(attack: PGDExplanationAttack, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> Diagnosis:
-    """Run the four checks; costs about four times the attack, so give it some dozen images, not all."""
+    """Run the four checks. They cost about four times the attack, so pass a few dozen images, not all."""
     result = attack.run(model, x, y, keys=keys)
     pgd = attack.pgd
     doubled = replace(attack, pgd=replace(pgd, steps=2 * pgd.steps)).run(model, x, y, keys=keys)
@@ -83,7 +82,7 @@ def diagnose(attack: PGDExplanationAttack, model: Model, x: Tensor, y: Tensor, *
 
 
 def random_control(attack: PGDExplanationAttack) -> PGDExplanationAttack:
-    """The same budget, steps and choice of the best iterate, with the direction replaced by keyed random signs."""
+    """The same attack (budget, steps, choice of the best iterate) with keyed random signs as step directions."""
     return replace(attack, pgd=replace(attack.pgd, loss=NoDirection()))
 
 
@@ -94,8 +93,8 @@ def _median_kendall(result: ExplanationResult) -> float:
 def _surrogate_agreement(attack: PGDExplanationAttack, model: Model, x: Tensor, y: Tensor) -> float:
     loss = attack.pgd.loss
     if not isinstance(loss, MapLoss) or loss.beta is None:
-        return math.nan  # no twin, or not one that can be told from outside
+        return math.nan  # the loss has no surrogate, or not a known one
     with evaluating(model), torch.no_grad():
         own = map_of(model, x, y, attack.attribution)
-        twin = map_of(model, x, y, attack.attribution, beta=loss.beta)
-    return float(metrics.cosine_similarity(own, twin).nanmedian())
+        of_surrogate = map_of(model, x, y, attack.attribution, beta=loss.beta)
+    return float(metrics.cosine_similarity(own, of_surrogate).nanmedian())

@@ -1,6 +1,6 @@
-"""Several attacks on the same images, and for each image the worst result: what AutoAttack is for predictions.
+"""Several attacks on the same images, with the worst result for each image, as AutoAttack does for predictions.
 
-A network that resists only one attack is defeated by the others; the result says which member did the damage.
+A network may resist one attack and fail against another. The result names the most damaging member.
 """
 
 from collections.abc import Mapping
@@ -21,8 +21,9 @@ from holdfast.types import Attribution, MapCache, Model
 class EnsembleResult(ExplanationResult):
     """The result of the most damaging member for each image, by Kendall's tau.
 
-    `winner` [B] indexes `names`, -1 where no member succeeded; `members` holds every member's scores; `worst` takes
-    each score from the member that hurt that score most, so its top-k and its Kendall may come from two images.
+    `winner` [B] indexes `names`, -1 where no member succeeded. `members` holds the result of every member. `worst`
+    takes each score from the member with the worst value, so its top-k and its Kendall may come from different
+    perturbed images.
     """
 
     names: tuple[str, ...] = ()
@@ -31,7 +32,7 @@ class EnsembleResult(ExplanationResult):
 
     @property
     def worst(self) -> Scores:
-        """For each metric the worst value over all members, whichever member wins."""
+        """The worst value of each metric over all members, independent of the winner."""
         found = {name: torch.stack([member.scores[name] for member in self.members]) for name in self.scores}
         return Scores({n: v.amax(0) if METRICS[n].is_distance else v.amin(0) for n, v in found.items()})
 
@@ -41,7 +42,7 @@ class EnsembleResult(ExplanationResult):
 
     @property
     def wins(self) -> dict[str, int]:
-        """On how many images each member did the most damage."""
+        """Number of images on which each member did the most damage."""
         return {name: int((self.winner == i).sum()) for i, name in enumerate(self.names)}
 
     @property
@@ -51,7 +52,7 @@ class EnsembleResult(ExplanationResult):
 
 @dataclass(frozen=True, kw_only=True)
 class Ensemble:
-    """Run all `members` and keep, for each image, the one with the smallest Kendall's tau."""
+    """Run all `members` and keep, for each image, the result with the smallest Kendall's tau."""
 
     members: Mapping[str, ExplanationAttack]
 
@@ -75,19 +76,20 @@ class Ensemble:
 
     @property
     def ball(self) -> Ball | None:
-        """What counts as a small change."""
+        """The threat model of the first member."""
         return self._first.ball
 
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> Tensor:
-        """Perturbed images like x, each from the member that moved its map most."""
+        """Perturbed images shaped like x, each from the member that changed its map most."""
         return self.run(model, x, y, keys=keys).x_adv
 
     def run(
         self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor, clean: CleanSide | None = None
     ) -> EnsembleResult:
-        """The worst result for each image, with the member that won and all members' own results.
+        """The worst result for each image, with the winning member and the results of all members.
 
-        Members with the same attribution share the clean side; `clean` is that of the first member's attribution.
+        Members with the same attribution share the clean side. `clean` is the clean side for the first member's
+        attribution.
         """
         sides: MapCache[CleanSide] = MapCache()
         if clean is not None:
@@ -116,7 +118,7 @@ class Ensemble:
 
 
 def _wins(challenger: ExplanationResult, best: ExplanationResult) -> Tensor:
-    """A success beats a failure; among successes the smaller Kendall's tau; among failures one that kept the label."""
+    """bool [B]: success wins over failure, then the smaller Kendall's tau; among failures, one that kept the label."""
     success, smaller = challenger.outcome == Outcome.ATTACKED, challenger.scores["kendall"] < best.scores["kendall"]
     kept_label = (challenger.outcome == Outcome.UNMOVED) & (best.outcome == Outcome.LABEL_LOST)
     return success & (smaller | (best.outcome != Outcome.ATTACKED)) | kept_label

@@ -1,4 +1,4 @@
-"""The projected-gradient attack on explanations, with its book-keeping: who was attacked, and how far the map moved."""
+"""The PGD attack on explanations, with the outcome and the scores of every example."""
 
 from dataclasses import dataclass
 
@@ -19,9 +19,19 @@ from holdfast.types import Attribution, MapCache, Model
 
 @dataclass(frozen=True, kw_only=True)
 class PGDExplanationAttack:
-    """Run `pgd` on the examples that can be attacked and score the maps of `attribution` before and after.
+    """Run `pgd` on the examples that can be attacked, and compare the maps of `attribution` before and after.
 
-    `eval_k` is the k of the reported top-k intersection, which need not be the k that was attacked.
+    `eval_k` is the k of the reported top-k intersection. It may differ from the k of the attack.
+
+    >>> import holdfast as hf
+    >>> model = hf.models.build("digits-cnn", seed=0)
+    >>> x = hf.data.to_float(hf.data.load("digits", split="test").x[:2])
+    >>> ig = hf.IntegratedGradients(steps=5)
+    >>> pgd = hf.PGD(hf.losses.MapCosine(attribution=ig), ball=hf.Linf(0.1), steps=2, step_size=0.05)
+    >>> attack = PGDExplanationAttack(pgd=pgd, attribution=ig, eval_k=10)
+    >>> result = attack.run(model, x, y=model(x).argmax(1), keys=torch.arange(2))
+    >>> result.counts["attacked"], bool((result.scores.kendall < 1).all())
+    (2, True)
     """
 
     pgd: PGD
@@ -30,11 +40,11 @@ class PGDExplanationAttack:
 
     @property
     def ball(self) -> Ball:
-        """What counts as a small change."""
+        """The threat model of `pgd`."""
         return self.pgd.ball
 
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> Tensor:
-        """Perturbed images like x; the clean image wherever the attack failed or was not possible."""
+        """Perturbed images shaped like x; the clean image where the attack failed or was not possible."""
         return self.run(model, x, y, keys=keys).x_adv
 
     def run(
@@ -42,7 +52,7 @@ class PGDExplanationAttack:
     ) -> ExplanationResult:
         """The perturbed images with the outcome and the scores of every example.
 
-        `clean` is what `clean_side` found for the same attribution, so that several attacks share it.
+        `clean` is the result of `clean_side` for the same attribution; pass it to share it between attacks.
         """
         check_images(x)
         check_labels(y, x.shape[0])
@@ -58,11 +68,11 @@ class PGDExplanationAttack:
             attacked = self.pgd.run(model, x, y, keys=keys, active=active, maps=known)
             outcome = torch.full_like(y, Outcome.ATTACKED)
             outcome[~attacked.found] = Outcome.UNMOVED
-            if self.pgd.steps or self.pgd.random_start:  # else nothing was tried, so no label was lost
+            if self.pgd.steps or self.pgd.random_start:  # otherwise nothing was tried, so no label was lost
                 outcome[~attacked.found & (attacked.feasible == 0)] = Outcome.LABEL_LOST
             outcome[~active] = Outcome.NAN_MAP
             outcome[~clean.right] = Outcome.MISCLASSIFIED
-            # a failed attack left the image alone: its map is the clean one, and every score that of no change
+            # a failed attack keeps the clean image and the clean map, and its scores are those of no change
             judged = attacked.maps.find(self.attribution)
             shown = self._maps(model, attacked.x_adv, y, attacked.found) if judged is None else judged
         moved = torch.where(attacked.found[:, None, None], shown, clean.maps)
@@ -76,7 +86,7 @@ class PGDExplanationAttack:
         )
 
     def _maps(self, model: Model, x: Tensor, y: Tensor, wanted: Tensor) -> Tensor:
-        """Maps [B, H, W] of the wanted examples, zero for the others."""
+        """Maps [B, H, W] of the examples in `wanted`, zero for the others."""
         maps = x.new_zeros(x.shape[0], *x.shape[2:])
         if bool(wanted.any()):
             maps[wanted] = map_of(model, x[wanted], y[wanted], self.attribution).detach()

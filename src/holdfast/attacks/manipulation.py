@@ -2,8 +2,8 @@
 
     minimise   w_map * MSE(map(x'), target) + w_out * MSE(softmax f(x'), softmax f(x))     over x' in [0, 1]^P
 
-by Adam on the image, on the softplus surrogate whose sharpness grows geometrically, so that the result holds on the
-ReLU network. No bound keeps the change small; only the weight on the output does.
+by Adam on the image, on the softplus surrogate. Its sharpness grows geometrically, so that the result transfers to the
+ReLU network. There is no bound on the perturbation; only the weight on the output limits it.
 """
 
 import math
@@ -26,9 +26,9 @@ from holdfast.types import Attribution, Model
 
 @dataclass(frozen=True, kw_only=True)
 class Manipulation:
-    """Adam on the image towards `target`, a map [H, W] or one for each example [B, H, W].
+    """Optimise the image with Adam towards `target`, a map [H, W] or one per example [B, H, W].
 
-    Maps are compared after normalisation to sum 1. The defaults are those of the authors' code (map weight 1e11,
+    Maps are normalised to sum 1 before they are compared. The defaults are those of the authors' code (map weight 1e11,
     output weight 1e6, 1,500 steps of 2e-4, beta 10 to 100, 30-point integrated gradients of the probability).
     """
 
@@ -47,7 +47,7 @@ class Manipulation:
             raise expected("betas (first, last) with 0 < first <= last", got=self.betas)
 
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor | None = None) -> Tensor:
-        """Perturbed images like x, inside the pixel range. Nothing is random, so `keys` are not looked at."""
+        """Perturbed images shaped like x, inside the pixel range. The attack is deterministic; `keys` are ignored."""
         check_images(x)
         check_labels(y, x.shape[0])
         with evaluating(model):
@@ -72,7 +72,7 @@ class Manipulation:
         return x_adv.detach()
 
     def _loss(self, model: Model, x_adv: Tensor, y: Tensor, target: Tensor, output: Tensor, beta: float) -> Tensor:
-        """Summed over the batch: Adam works entry by entry, so examples do not meet."""
+        """The loss summed over the batch. Adam updates each entry separately, so examples do not interact."""
         shown = map_of(model, x_adv, y, self.attribution, beta=beta, graph=True)
         shown = shown / (shown.shape[1] * shown.shape[2])
         with softplus_surrogate(beta):
@@ -87,7 +87,7 @@ class Manipulation:
 
     def _normalised_target(self, x: Tensor) -> Tensor:
         if self.target.shape not in ((x.shape[0], *x.shape[2:]), x.shape[2:]):
-            wanted = f"a target map of {list(x.shape[2:])}, or one for each of the images"
+            wanted = f"a target map of {list(x.shape[2:])}, or one per image"
             raise expected(wanted, got=f"shape {list(self.target.shape)}")
         if not bool((self.target.abs().sum((-2, -1)) > 0).all()):
             raise expected("a target map with some mass", got="one that is zero everywhere")

@@ -1,10 +1,10 @@
-"""The one batched projected-gradient loop; every attack of the package is a setting of it.
+"""The batched PGD loop. PGD attacks on predictions and explanations, and those in training, are settings of it.
 
     x_{t+1} = project(x_t + step_size * step(grad loss(x_t)))             (Eq. 2 of the paper)
 
-It ascends any per-example loss, keeps for each example the best iterate that satisfies the constraint, and computes
-nothing for examples that are done. An example is never influenced by the others in its batch: random starts and
-random steps come from its own key.
+PGD ascends any per-example loss, keeps for each example the best iterate that satisfies the constraint, and skips
+examples that are done. Examples of a batch do not influence each other: random starts and random steps depend only on
+the key of the example.
 """
 
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -30,7 +30,7 @@ from holdfast.types import MapCache, Model, Pair
 
 
 class Last:
-    """`best_by=LAST`: keep the last iterate (with the label kept, when asked); what training attacks do."""
+    """`best_by=LAST`: keep the last iterate, or the last with the same label if `keep_prediction`, as in training."""
 
 
 LAST = Last()
@@ -39,7 +39,7 @@ GREY_LEVELS = 255
 
 @dataclass(frozen=True)
 class _Seen:
-    """The loss [B], its gradient, and the predicted labels where the loss looked at the network's own logits."""
+    """The loss [B], its gradient, and the predicted labels if the loss computed the network's own logits."""
 
     value: Tensor
     gradient: Tensor | None
@@ -48,10 +48,10 @@ class _Seen:
 
 @dataclass(frozen=True)
 class AttackResult:
-    """What an attack found, one entry an example."""
+    """The result of an attack, one entry per example."""
 
     x_adv: Tensor
-    """Perturbed images, inside ball and pixel range; the clean image where nothing was kept."""
+    """Perturbed images, inside the ball and the pixel range; the clean image if no iterate was kept."""
     found: Tensor
     """bool: an iterate was kept."""
     value: Tensor
@@ -59,22 +59,23 @@ class AttackResult:
     feasible: Tensor
     """int64: iterates that satisfied the constraint."""
     fooled: Tensor
-    """bool: the prediction was not y when the attack stopped; known only with `stop_when_fooled`."""
+    """bool: the prediction was not y when the attack stopped; set only with `stop_when_fooled`."""
     random_steps: Tensor
-    """int64: steps for which the gradient was zero (or NaN) everywhere, so that a keyed random sign was taken."""
+    """int64: steps with a gradient of zero (or NaN) at every pixel, replaced by a keyed random sign."""
     maps: MapCache[Tensor] = field(default_factory=MapCache)
-    """Saliency maps [B, H, W] of the kept iterates that `best_by` looked at, by their attribution."""
+    """Saliency maps [B, H, W] of the kept iterates that `best_by` computed, by attribution."""
 
 
 @dataclass(frozen=True)
 class PGD:
-    """Ascend `loss` inside `ball` by `steps` steps of `step_size`.
+    """Ascend `loss` inside `ball` with `steps` steps of size `step_size`.
 
-    `keep_prediction` keeps only iterates with the prediction of the clean image; the search goes on through others.
-    `best_by`: None keeps the iterate with the largest loss, a `Loss` the one with the largest value of that loss
-    (strictly better than the clean image), `LAST` the last one. `stop_when_fooled` drops an example as soon as its
-    prediction is not y. `quantize` keeps changes to whole grey levels of 1/255. `chunk` bounds the images in one
-    forward pass. With `restarts` the whole search is repeated from other random starts and the best is kept.
+    `keep_prediction` keeps only iterates with the prediction of the clean image; the search continues through others.
+    `best_by` selects the iterate to keep: None the one with the largest loss, a `Loss` the one with the largest value
+    of that loss (strictly larger than for the clean image), `LAST` the last one. `stop_when_fooled` stops the search
+    for an example as soon as its prediction is not y. `quantize` restricts perturbations to whole grey levels of 1/255.
+    `chunk` limits the images per forward pass. `restarts` repeats the search from other random starts and keeps the
+    best result.
 
     >>> from holdfast.attacks.balls import Linf
     >>> from holdfast.losses import CrossEntropy
@@ -107,13 +108,17 @@ class PGD:
             fix = "without a random start every restart is the same search; pass random_start=True"
             raise expected("one restart, or several with a random start", got=self.restarts, fix=fix)
         if self.restarts > 1 and isinstance(self.best_by, Last):
-            raise expected("one restart with best_by=LAST", got=self.restarts, fix="the last search would always win")
+            raise expected(
+                "one restart with best_by=LAST",
+                got=self.restarts,
+                fix="the result of the last restart would always be kept",
+            )
         if self.keep_prediction and self.stop_when_fooled:
-            fix = "one keeps the prediction, the other stops when it is lost"
+            fix = "the first keeps the prediction, the second stops when it changes"
             raise expected("keep_prediction or stop_when_fooled, not both", got="both", fix=fix)
 
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> Tensor:
-        """Perturbed images like x, detached, inside ball and pixel range."""
+        """Perturbed images shaped like x, detached, inside the ball and the pixel range."""
         return self.run(model, x, y, keys=keys).x_adv
 
     def run(
@@ -126,9 +131,9 @@ class PGD:
         active: Tensor | None = None,
         maps: MapCache[Tensor] | None = None,
     ) -> AttackResult:
-        """The perturbed images and what happened on the way; examples that are not `active` [B] stay as they are.
+        """The perturbed images with details of the search; examples that are not `active` [B] stay unchanged.
 
-        `maps` are saliency maps of x that the caller has computed already, by their attribution.
+        `maps` are saliency maps of x that the caller has already computed, by attribution.
         """
         check_images(x)
         check_labels(y, x.shape[0])
@@ -149,16 +154,16 @@ class PGD:
         return result
 
     def _search(self, model: Model, examples: ActiveExamples, result: AttackResult) -> None:
-        """All restarts, writing what is worth keeping into `result`."""
+        """Run all restarts and write the best iterates into `result`."""
         whole = self._with_clean_side(model, examples)
-        if self.stop_when_fooled and whole.label is not None:  # wrong already: done, at no further cost
+        if self.stop_when_fooled and whole.label is not None:  # already misclassified: done
             wrong = whole.label != whole.y
             result.fooled[whole.rows] = result.found[whole.rows] = wrong
             whole = whole.keep(~wrong)
         rows = whole.rows
         if rows.numel() == 0:
             return
-        if whole.judge_clean is not None:  # what is kept must beat the clean image
+        if whole.judge_clean is not None:  # an iterate must beat the clean image to be kept
             result.value[rows] = self._judge_clean(model, whole)
         for restart in range(self.restarts):
             active = whole if restart == 0 or not self.stop_when_fooled else whole.keep(~result.fooled[rows])
@@ -166,9 +171,9 @@ class PGD:
                 self._climb(model, active, restart, result)
 
     def _with_clean_side(self, model: Model, batch: ActiveExamples) -> ActiveExamples:
-        """The batch with the labels and the clean side of the judge."""
+        """The batch with the clean predictions and the clean side of `best_by`."""
         needs_label = self.keep_prediction or self.stop_when_fooled
-        # who needs no labels pays for one image only, to learn how many classes there are
+        # without labels, one image is enough to determine the number of classes
         clean = predictions(model, batch.x if needs_label else batch.x[:1], self._images_per_pass(batch.x))
         check_labels(batch.y, batch.x.shape[0], clean.classes)
         judge = self.best_by if isinstance(self.best_by, Loss) else None
@@ -179,7 +184,7 @@ class PGD:
         )
 
     def _climb(self, model: Model, batch: ActiveExamples, restart: int, result: AttackResult) -> None:
-        """One search from one start, writing what is worth keeping into `result`."""
+        """Run one search from one start and write the best iterates into `result`."""
         x_adv = batch.x
         if self.random_start:
             x_adv = self.ball.sample(rng.combine(batch.keys, restart), batch.x)
@@ -203,13 +208,13 @@ class PGD:
     def _is_candidate(self, step: int) -> bool:
         if isinstance(self.best_by, Last) and not (self.keep_prediction or self.stop_when_fooled):
             return step == self.steps
-        # the clean image may have the largest loss, but it is never an attack that moved the map
+        # the clean image is a candidate only without `best_by`: it may have the largest loss
         return step > 0 or self.random_start or self.best_by is None
 
     def _keep_best(
         self, model: Model, batch: ActiveExamples, x_adv: Tensor, here: _Seen | None, result: AttackResult
     ) -> Tensor:
-        """Write the iterates worth keeping into `result`; which examples go on, [B]."""
+        """Write the iterates to keep into `result`; returns which examples continue, bool [B]."""
         allowed = torch.ones_like(batch.y, dtype=torch.bool)
         fooled = torch.zeros_like(allowed)
         if batch.label is not None:
@@ -235,10 +240,10 @@ class PGD:
     def _score(
         self, model: Model, batch: ActiveExamples, x_adv: Tensor, here: _Seen | None, allowed: Tensor
     ) -> tuple[Tensor | None, MapCache[Tensor]]:
-        """What the iterates are compared by, [B], and the maps of the allowed ones that were computed for it."""
+        """The values [B] by which iterates are compared, and the maps of the allowed iterates computed for them."""
         if batch.judge_clean is None:
             return None if isinstance(self.best_by, Last) or here is None else here.value, MapCache()
-        # what may not be kept need not be judged, and a map costs as much as all the rest of a step
+        # score only the allowed iterates, since a map costs as much as the rest of a step
         score = torch.full(batch.y.shape, -torch.inf, dtype=torch.float64, device=x_adv.device)
         if not bool(allowed.any()):
             return score, MapCache()
@@ -263,16 +268,17 @@ class PGD:
     ) -> Tensor:
         gradient = gradient.nan_to_num(nan=0.0, posinf=1e30, neginf=-1e30)
         lost = (flatten(gradient) == 0).all(1)
-        if bool(lost.any()):  # nowhere to go: a keyed random sign instead of standing still
+        if bool(lost.any()):  # a zero gradient gives no direction, so take a keyed random sign
             noise = rng.signs(rng.combine(batch.keys[lost], number), gradient[lost], stream=1)
             gradient = gradient.index_put((lost,), noise)
             result.random_steps[batch.rows] += lost
         return self.ball.project(x_adv + self.step_size * self.ball.step(gradient), batch.x)
 
     def _rounded(self, x_adv: Tensor, x: Tensor) -> Tensor:
-        """What the network sees: with `quantize` whole grey levels, cut towards x so that they stay in the ball.
+        """The image that the network receives: with `quantize`, rounded towards x to whole grey levels.
 
-        The search itself goes on from the unrounded image, or steps of less than a level would never add up.
+        Rounding towards x keeps the image in the ball. The search continues from the unrounded image; otherwise steps
+        smaller than one level would never add up.
         """
         if not self.quantize:
             return x_adv
@@ -280,7 +286,7 @@ class PGD:
         return ((x * GREY_LEVELS).round() + (levels + 1e-3 * levels.sign()).trunc()) / GREY_LEVELS
 
     def _ascent(self, model: Model, batch: ActiveExamples, x_adv: Tensor, *, gradient_too: bool) -> _Seen | None:
-        """The loss, its gradient and the labels, over so many examples at a time as fit; None when nobody asks."""
+        """The loss, its gradient and the labels, in chunks that fit into memory; None if they are not needed."""
         if not gradient_too and self.best_by is not None:
             return None
 

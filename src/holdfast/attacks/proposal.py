@@ -1,4 +1,4 @@
-"""Attacks that only propose images: gradient-free searches, universal perturbations, manipulation, or a user's own."""
+"""Attacks that only propose images: gradient-free searches, universal perturbations, manipulation, user code."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,16 +19,16 @@ from holdfast.types import Attribution, Model
 
 
 class Propose(Protocol):
-    """A perturbed image per example, from which the attack is judged."""
+    """Returns one perturbed image per example."""
 
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProposalAttack:
-    """Judge the images that `propose` returns: label kept, map moved, scores.
+    """Score the images that `propose` returns: whether the label is kept and the map changed, and the metrics.
 
-    With a `ball` the proposals are projected into it; without one they are only clipped to the pixel range.
+    With a `ball`, the proposals are projected into it; without one, they are only clipped to the pixel range.
 
     >>> from holdfast.attacks.balls import Linf
     >>> from holdfast.attribution import Gradient
@@ -42,7 +42,7 @@ class ProposalAttack:
     ball: Ball | None = None
 
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> Tensor:
-        """Perturbed images like x; the clean image wherever the proposal did not move the map or lost the label."""
+        """Perturbed images shaped like x; the clean image where the label was lost or the map did not change."""
         return self.run(model, x, y, keys=keys).x_adv
 
     def run(

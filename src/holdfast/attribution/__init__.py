@@ -1,4 +1,8 @@
-"""Maps that say which pixels a prediction rests on, differentiable to second order. Imports `engine` and `models`."""
+"""Attribution maps: which pixels a prediction depends on. All are differentiable to second order.
+
+Equation numbers are those of *Enhanced Regularizers for Attributional Robustness* ("the paper"). Imports `engine` and
+`models`.
+"""
 
 from holdfast.attribution.base import GradientMap, Maps
 from holdfast.attribution.gradient import Gradient

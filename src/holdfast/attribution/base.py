@@ -1,4 +1,4 @@
-"""What a map made of gradients declares about itself: its cost, what it shares, and whether it is complete."""
+"""The base class of gradient maps: their cost, shared forward passes and completeness."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ from holdfast.types import Model, Score, Target
 
 @dataclass(frozen=True)
 class Maps:
-    """One map per target, each like x, and the logits at x where the computation went through them anyway."""
+    """One map per target, each shaped like x, and the logits at x if the computation produced them."""
 
     maps: list[Tensor]
     logits: Tensor | None
 
 
 class GradientMap(ABC):
-    """A map that is a weighted sum of gradients of `score`; subclasses are frozen dataclasses.
+    """A map that is a weighted sum of gradients of `score`. Subclasses are frozen dataclasses.
 
-    A subclass implements `maps`. The other methods describe the map to losses, attacks and the evaluation, and have
-    defaults that are right for a map with one point.
+    A subclass implements `maps`. The other methods describe the map to losses, attacks and the evaluation. Their
+    defaults suit a map with one point.
     """
 
     score: Score
@@ -37,37 +37,37 @@ class GradientMap(ABC):
         start: Tensor | None = None,
         create_graph: bool = False,
     ) -> Maps:
-        """One map per (score, labels) of `targets`; all share the forward passes. `start` is for path methods only."""
+        """One map per (score, labels) in `targets`, with shared forward passes. `start` is for path methods only."""
 
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, create_graph: bool = False) -> Tensor:
-        """The map of `score` for labels y [B], like x."""
+        """The map of `score` for labels y [B], shaped like x."""
         return self.maps(model, x, [(self.score, y)], create_graph=create_graph).maps[0]
 
     @property
     def points(self) -> int:
-        """The cost: images per example that go through the network for one map."""
+        """Cost of one map: images per example that pass through the network."""
         return 1
 
     @property
     def passes_image(self) -> bool:
-        """Whether x itself is one of the points and the last one, so that its logits come for free."""
+        """Whether x itself is the last point, so that its logits need no extra pass."""
         return True
 
     def with_points(self, points: int) -> "GradientMap":
-        """A cheaper version with fewer points, for the inside of a search."""
-        fix = "leave search_ig_steps out"
+        """A cheaper version of the map with fewer points, for use inside a search."""
+        fix = "omit search_ig_steps"
         raise expected("a map with a number of points to reduce", got=type(self).__name__, fix=fix)
 
     def completeness_gap(self, model: Model, x: Tensor, y: Tensor, attribution: Tensor | None = None) -> Tensor | None:
-        """sum of the map - (s(x) - s(x0)), [B]; None for maps that do not promise completeness."""
+        """sum of the map - (s(x) - s(x0)), [B]; None for maps without the completeness property."""
         return None
 
     def relative_gap(self, model: Model, x: Tensor, y: Tensor) -> Tensor | None:
-        """|completeness gap| / |s(x) - s(x0)|, [B]; None for maps that do not promise completeness."""
+        """|completeness gap| / |s(x) - s(x0)|, [B]; None for maps without the completeness property."""
         return None
 
 
 def refuse_start(attribution: GradientMap, start: Tensor | None) -> None:
-    """Refuse a path for a map that has none."""
+    """Raise if `start` is given to a map that is not a path method."""
     if start is not None:
         raise expected("a path method such as IntegratedGradients for the map between two images", got=attribution)

@@ -2,8 +2,8 @@
 
     IG(x0, x) = (x - x0) * sum_j w_j grad s(f(x0 + t_j (x - x0)))
 
-with points t_j and weights w_j of a quadrature rule; the paper's is `right`, t_k = k/m. The equation is
-`IntegratedGradients.maps`. Chunking is in `engine/gradients.py`; the shortcut for networks with f(a x) = f(x) is in
+with points t_j and weights w_j of a quadrature rule; the paper uses `right`, t_k = k/m. `IntegratedGradients.maps`
+implements the equation. Chunking is in `engine/gradients.py`; the shortcut for networks with f(a x) = f(x) is in
 `attribution/shortcut.py`.
 """
 
@@ -29,9 +29,10 @@ from holdfast.types import Model, Score, Target
 class IntegratedGradients(GradientMap):
     """Integrated gradients of `score` from `baseline` to the image, with `steps` points of `rule`.
 
-    `shortcut`: networks with f(a x) = f(x) need one gradient instead of `steps` (see `scale_factor`). None uses it
-    when the network declares the property (`scale_invariant = True`) or shows it; False always computes all points;
-    True trusts the caller. `chunk` bounds the images in one forward pass and changes nothing else.
+    `shortcut`: networks with f(a x) = f(x) need one gradient instead of `steps` (see `scale_factor`). None uses the
+    shortcut if the network declares the property (`scale_invariant = True`) or passes a numerical test. False always
+    computes all points. True uses the shortcut without a test. `chunk` limits the images per forward pass; it does not
+    change the result.
 
     >>> ig = IntegratedGradients(steps=4)
     >>> ig(lambda x: x.flatten(1) * 3, torch.ones(1, 1, 1, 2), torch.tensor([0])).flatten().tolist()
@@ -46,7 +47,7 @@ class IntegratedGradients(GradientMap):
     chunk: int | None = None
 
     def __post_init__(self) -> None:
-        nodes(self.rule, self.steps, torch.empty(0))  # refuses an unknown rule or no steps
+        nodes(self.rule, self.steps, torch.empty(0))  # raises for an unknown rule or steps < 1
         check_chunk(self.chunk)
         if self.shortcut and self.scale_factor() is None:
             raise expected("a zero baseline and a rule without a point at 0 for the shortcut", got=self)
@@ -60,7 +61,7 @@ class IntegratedGradients(GradientMap):
         start: Tensor | None = None,
         create_graph: bool = False,
     ) -> Maps:
-        """IG(x0, x) of each target (Eq. 1); `start` replaces the baseline x0, which gives IG(x, x') of the losses."""
+        """IG(x0, x) of each target (Eq. 1). `start` replaces the baseline x0; losses use it for IG(x, x')."""
         if start is None and x.shape[0]:
             short = shortcut.applies(self, model, x)
             if bool(short.any()):
@@ -92,7 +93,7 @@ class IntegratedGradients(GradientMap):
         return float(RULES[self.rule](self.steps)[0][-1]) == 1.0
 
     def with_points(self, points: int) -> "IntegratedGradients":
-        """The same map from a few points, each in the middle of its piece of the path."""
+        """The same map with fewer points, by the midpoint rule."""
         return replace(self, steps=points, rule="midpoint")
 
     def completeness_gap(self, model: Model, x: Tensor, y: Tensor, attribution: Tensor | None = None) -> Tensor:
@@ -106,20 +107,20 @@ class IntegratedGradients(GradientMap):
 
     @torch.no_grad()
     def change_of_score(self, model: Model, x: Tensor, y: Tensor) -> Tensor:
-        """s(f(x)) - s(f(x0)), [B]: what the map should sum to."""
+        """s(f(x)) - s(f(x0)), [B]: the sum of the exact map."""
         parts = slices(x.shape[0], self.chunk or images_per_pass(x))
         ends = [torch.cat([check_logits(model(end[p]), x[p]) for p in parts]) for end in (x, self.start(x))]
         return self.score(ends[0], y) - self.score(ends[1], y)
 
     def start(self, x: Tensor) -> Tensor:
-        """The baseline x0 as a batch like x."""
+        """The baseline x0 as a batch shaped like x."""
         return torch.as_tensor(self.baseline, dtype=x.dtype, device=x.device).expand_as(x)
 
     def scale_factor(self) -> float | None:
         """c with IG = c x * grad s(f(x)) whenever f(a x) = f(x) for all a > 0; None where no such c exists.
 
-        Then grad f(t x) = grad f(x) / t, so the sum over the path is sum_j w_j / t_j times the gradient at x; for
-        the right rule that is H_m = 1 + 1/2 + ... + 1/m.
+        In that case grad f(t x) = grad f(x) / t, so the sum over the path is sum_j w_j / t_j times the gradient at x.
+        For the right rule this factor is H_m = 1 + 1/2 + ... + 1/m.
         """
         black = not isinstance(self.baseline, Tensor) and self.baseline == 0
         return inverse_moment(self.rule, self.steps) if black else None

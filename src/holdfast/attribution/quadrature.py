@@ -1,6 +1,6 @@
-"""Rules that turn the path integral of integrated gradients into a weighted sum of m gradients.
+"""Quadrature rules that turn the path integral of integrated gradients into a weighted sum of m gradients.
 
-Each rule maps m to (points t_j in [0, 1], weights w_j), sum of weights 1.
+Each rule maps m to (points t_j in [0, 1], weights w_j). The weights sum to 1.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ Rule = Callable[[int], tuple[np.ndarray, np.ndarray]]
 
 
 def right(m: int) -> tuple[np.ndarray, np.ndarray]:
-    """t_k = k/m, k = 1 ... m (Eq. 1 of the paper): the baseline is left out, the image is included."""
+    """t_k = k/m, k = 1 ... m (Eq. 1 of the paper): excludes the baseline, includes the image."""
     return np.arange(1, m + 1) / m, np.full(m, 1 / m)
 
 
@@ -30,7 +30,7 @@ def midpoint(m: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def trapezoid(m: int) -> tuple[np.ndarray, np.ndarray]:
-    """m points from 0 to 1, both ends included with half weight; one point is the midpoint."""
+    """m points from 0 to 1, both ends with half weight; m = 1 gives the midpoint."""
     if m == 1:
         return midpoint(1)
     weights = np.full(m, 1 / (m - 1))
@@ -54,9 +54,9 @@ RULES: Mapping[str, Rule] = {
 
 
 def nodes(rule: str, m: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Points and weights [m] of a rule as tensors like `like`."""
+    """Points and weights [m] of a rule, with the dtype and device of `like`."""
     if rule not in RULES:
-        raise expected(f"a rule out of {', '.join(RULES)}", got=repr(rule))
+        raise expected(f"rule to be one of {', '.join(RULES)}", got=repr(rule))
     if m < 1:
         raise expected("at least one point on the path", got=m)
     points, weights = (torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in RULES[rule](m))
@@ -64,6 +64,6 @@ def nodes(rule: str, m: int, like: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def inverse_moment(rule: str, m: int) -> float | None:
-    """sum_j w_j / t_j, the factor H_m of the right rule (1 + 1/2 + ... + 1/m); None where a point lies at 0."""
+    """sum_j w_j / t_j (for the right rule H_m = 1 + 1/2 + ... + 1/m); None if a point lies at 0."""
     points, weights = RULES[rule](m)
     return None if points.min() <= 0 else float((weights / points).sum())

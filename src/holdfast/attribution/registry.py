@@ -1,4 +1,4 @@
-"""Maps by name, for configs and commands. To add one: write its file, and add a line to `MAPS`."""
+"""Registry of maps by name, for configs and commands. To add one, write its file and add it to `MAPS`."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -17,11 +17,13 @@ MAPS: dict[str, Callable[..., Attribution]] = {
     "input-x-gradient": InputXGradient,
     "smoothgrad": SmoothGrad,
 }
-"""Name -> constructor, whose keyword arguments are the options of the map."""
+"""Name -> constructor. The keyword arguments of the constructor are the options of the map."""
 
 
 def make_map(name: str, options: Mapping[str, Any] | None = None, **offered: Any) -> Attribution:
-    """The map called `name` with its `options`; of `offered`, those that the map knows and `options` does not set.
+    """Build the map called `name` with `options`.
+
+    `offered` are defaults: the map uses those it has a parameter for, unless `options` sets them.
 
     >>> make_map("ig", steps=20).steps
     20
@@ -29,7 +31,7 @@ def make_map(name: str, options: Mapping[str, Any] | None = None, **offered: Any
     Gradient(score=<function true_logit at 0x...>, chunk=None)
     """
     if name not in MAPS:
-        raise expected(f"a map out of {', '.join(MAPS)}", got=repr(name))
+        raise expected(f"map to be one of {', '.join(MAPS)}", got=repr(name))
     known = inspect.signature(MAPS[name]).parameters
     options = dict(options or {})
     unknown = sorted(set(options) - set(known))

@@ -1,4 +1,4 @@
-"""From an attribution to the map that is shown, attacked and compared."""
+"""From an attribution to the saliency map that is shown, attacked and compared."""
 
 from contextlib import nullcontext
 
@@ -11,9 +11,9 @@ from holdfast.types import Attribution, Model
 
 
 def saliency_map(attribution: Tensor) -> Tensor:
-    """|attribution| summed over channels, normalised to the sum H W: [B, C, H, W] -> [B, H, W].
+    """|attribution| summed over channels, normalised to sum H W: [B, C, H, W] -> [B, H, W].
 
-    An attribution that is zero everywhere has no direction; its map is zero everywhere, and the metrics call it NaN.
+    The map of an attribution that is zero everywhere is zero everywhere. The metrics are NaN for such a map.
 
     >>> saliency_map(torch.tensor([[[[1.0, -3.0]]]]))
     tensor([[[0.5000, 1.5000]]])
@@ -28,7 +28,7 @@ def saliency_map(attribution: Tensor) -> Tensor:
 def map_of(
     model: Model, x: Tensor, y: Tensor, attribution: Attribution, *, beta: float | None = None, graph: bool = False
 ) -> Tensor:
-    """The saliency map [B, H, W] of the network, or of its softplus surrogate when `beta` is given."""
+    """The saliency map [B, H, W] of the network, or of its softplus surrogate if `beta` is given."""
     with softplus_surrogate(beta) if beta is not None else nullcontext():
         found = attribution(model, x, y, create_graph=graph)
     return saliency_map(found if graph else found.detach())

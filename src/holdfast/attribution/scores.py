@@ -1,6 +1,6 @@
-"""The explained scalar: what a map explains, as a function of logits and label.
+"""Scores: the scalar that a map explains, as a function of logits and label.
 
-Each takes `(logits [B, K], y [B])` and returns `[B]`.
+Each score takes `(logits [B, K], y [B])` and returns `[B]`.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def true_logit(logits: Tensor, y: Tensor) -> Tensor:
-    """z_y, the pre-softmax output of class y; what IFIA and its metrics explain."""
+    """z_y, the pre-softmax output of class y; IFIA and its metrics explain this score."""
     return logits.gather(1, y[:, None])[:, 0]
 
 
@@ -26,7 +26,7 @@ def true_loss(logits: Tensor, y: Tensor) -> Tensor:
 
 
 def margin(logits: Tensor, y: Tensor) -> Tensor:
-    """Highest other logit minus the true one; positive where the prediction is wrong."""
+    """Highest other logit minus the true logit; positive where the prediction is wrong."""
     return true_logit(logits, most_confusing(logits, y)) - true_logit(logits, y)
 
 
@@ -37,7 +37,7 @@ def most_confusing(logits: Tensor, y: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ClassLogit:
-    """z_c of one chosen class c, whatever the label."""
+    """z_c of a fixed class c; the label is ignored."""
 
     index: int
 
@@ -47,7 +47,7 @@ class ClassLogit:
 
 @dataclass(frozen=True)
 class ClassProbability:
-    """softmax(z)_c of one chosen class c, whatever the label."""
+    """softmax(z)_c of a fixed class c; the label is ignored."""
 
     index: int
 

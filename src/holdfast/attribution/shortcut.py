@@ -1,4 +1,4 @@
-"""Integrated gradients in one gradient, for networks with f(a x) = f(x): IG = H_m x * grad s(f(x))."""
+"""Integrated gradients from one gradient, for networks with f(a x) = f(x): IG = H_m x * grad s(f(x))."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def applies(ig: "IntegratedGradients", model: Model, x: Tensor) -> Tensor:
-    """bool [B]: the images for which one gradient is enough, each decided independently of the others in the batch."""
+    """bool [B]: the images for which one gradient is enough, decided for each image independently of the batch."""
     declared = ig.shortcut if ig.shortcut is not None else getattr(model, "scale_invariant", None)
     if ig.scale_factor() is None:
         declared = False
@@ -43,7 +43,7 @@ def maps(
     if bool(short.all()):
         found = Gradient(chunk=ig.chunk).maps(model, x, targets, create_graph=create_graph)
         factor = ig.scale_factor()
-        assert factor is not None  # `applies` lets nothing else through
+        assert factor is not None  # `applies` selects images only if the factor exists
         return Maps([factor * x * gradient for gradient in found.maps], found.logits)
     groups = [rows.nonzero().flatten() for rows in (short, ~short)]
     parts = [
@@ -60,7 +60,10 @@ def maps(
 
 
 def _shows_scale_invariance(model: Model, x: Tensor, smallest: float) -> Tensor:
-    """The numerical test, on one made-up image first: most networks fail it at once and pay for no more than that."""
+    """Test the scale invariance numerically, bool [B].
+
+    One random image is tested first. Most networks fail there, so the images of the batch need no test.
+    """
     scales = (0.5, 0.1, smallest)
     probe = rng.uniform(torch.zeros(1, dtype=torch.int64, device=x.device), x[:1])
     if not is_scale_invariant(model, probe, scales=scales):

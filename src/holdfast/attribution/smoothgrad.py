@@ -18,8 +18,8 @@ from holdfast.types import Model, Score, Target
 class SmoothGrad(GradientMap):
     """Mean gradient over noisy copies, (1/n) sum_j grad_x s(f(x + sigma e_j)), e_j ~ N(0, 1) (Smilkov et al. 2017).
 
-    The same `samples` noise images, drawn from `seed`, are used for every example, so the map of an example depends
-    on nothing but the example. Noisy copies may leave [0, 1], as in the original.
+    All examples share the same `samples` noise images, drawn from `seed`, so the map of an example does not depend on
+    the rest of the batch. Noisy copies may leave [0, 1], as in the original paper.
 
     >>> SmoothGrad(samples=4)(lambda x: x.flatten(1) * 3, torch.ones(1, 1, 1, 2), torch.tensor([0])).flatten().tolist()
     [3.0, 0.0]

@@ -1,4 +1,4 @@
-"""Speed against the peers and the machine: interleaved in one process on the same work, results checked to be equal."""
+"""Benchmarks against other libraries and against the machine: same work, same process, results checked to be equal."""
 
 from holdfast.bench.cases import cases
 from holdfast.bench.machine import Share, Slope, peak_memory, shares, slopes

@@ -1,4 +1,4 @@
-"""What is compared with whom. Peers come from the `dev` extra; a peer that is not installed is left out and named."""
+"""The comparisons with other libraries (peers) from the `dev` extra; peers that are not installed are skipped."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,11 +18,11 @@ from holdfast.recipes import METHODS, ifia
 
 EPS = 0.3
 FAST_POINTS = 10
-"""Midpoints of the fast protocol with which it measures the same; benchmarks/fast_protocol.py compares the results."""
+"""Midpoints of the fast protocol; benchmarks/fast_protocol.py shows that it measures the same."""
 
 
 def cases(*, quick: bool = False) -> Iterator[Case]:
-    """All comparisons whose peer is installed; `quick` shrinks the work to see that everything runs."""
+    """All comparisons whose peer is installed; `quick` uses tiny inputs, to check that everything runs."""
     makers: tuple[tuple[str, Callable[[bool], Iterator[Case]]], ...] = (
         ("captum", _integrated_gradients),
         ("captum", _standardising_network),
@@ -48,7 +48,7 @@ def _integrated_gradients(quick: bool) -> Iterator[Case]:
     exact = network().double()
 
     def apart(_: Tensor, __: Tensor) -> float:
-        # in double precision: in single, pixels of a pooling window that are equal up to rounding change places
+        # In double precision: in single precision, nearly equal pixels of a pooling window can swap ranks.
         peer = IntegratedGradients(exact).attribute(x.double(), target=y, n_steps=steps, method="riemann_right")
         return relative_difference(ours(exact, x.double(), y), peer)
 
@@ -75,7 +75,7 @@ def _standardising_network(quick: bool) -> Iterator[Case]:
         long_way = hf.IntegratedGradients(steps=steps, shortcut=False)
         others: tuple[tuple[str, Callable[[], Any]], ...] = (
             ("captum", partial(theirs.attribute, x, target=y, n_steps=steps, method="riemann_right")),
-            ("our long way", partial(long_way, model, x, y)),
+            ("our IG without the shortcut", partial(long_way, model, x, y)),
         )
         for peer, work in others:
             yield Case(
@@ -91,7 +91,7 @@ def _standardising_network(quick: bool) -> Iterator[Case]:
 
 
 def _worst_kendall(a: Tensor, b: Tensor) -> float:
-    """1 - the smallest rank correlation of two batches of maps: what the metrics see of a difference."""
+    """1 - the smallest Kendall correlation between two batches of maps."""
     return 1 - float(hf.metrics.kendall_tau(hf.saliency_map(a), hf.saliency_map(b)).min())
 
 
@@ -153,7 +153,7 @@ def _pgd_case(
     ours = hf.PGD(CrossEntropy(), ball=hf.Linf(EPS), steps=steps, step_size=EPS / 30, best_by=hf.LAST)
 
     def apart(a: Tensor, b: Tensor) -> float:
-        # signs of tiny gradients fall either way and paths part, so what is compared is the loss that was reached
+        # Rounding decides the sign of tiny gradients, so the iterates differ; the final losses are compared instead.
         with torch.no_grad():
             reached = [float(torch.nn.functional.cross_entropy(model(found), y)) for found in (a, b)]
         return abs(reached[0] - reached[1]) / reached[1]
@@ -171,7 +171,7 @@ def _pgd_case(
 
 def _ifia_iteration(quick: bool) -> Iterator[Case]:
     model, (x, _) = network(), images(2 if quick else 64)
-    y = model(x).argmax(1)  # all right, so that all are attacked
+    y = model(x).argmax(1)  # all predictions correct, so that all images are attacked
     steps, points, k = 2, 4 if quick else 100, 200
     ours = ifia(eps=EPS, step_size=0.01, steps=steps, k=k, ig_steps=points)
     yield Case(
@@ -189,7 +189,7 @@ def _ifia_iteration(quick: bool) -> Iterator[Case]:
 
 
 def _fast_protocol(quick: bool) -> Iterator[Case]:
-    model, (x, _) = network(), images(2 if quick else 25)  # as many points at once as fill a pass, as in an evaluation
+    model, (x, _) = network(), images(2 if quick else 25)  # fills whole passes, as in an evaluation
     y = model(x).argmax(1)
     steps, points = (2, 10) if quick else (40, 100)
     shared: dict[str, Any] = {"eps": EPS, "step_size": 0.01, "steps": steps, "k": 200, "ig_steps": points}

@@ -1,4 +1,4 @@
-"""How close to the machine the engine runs, how cost grows, and how much memory it takes."""
+"""Share of the machine's peak speed that the engine reaches, growth of cost with size, and peak memory."""
 
 import resource
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ from holdfast.recipes import ifia
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """Arithmetic done over arithmetic possible: passes times FLOPs of a pass over time, against a matrix product."""
+    """Share of the matrix-product rate: passes x FLOPs per pass / time, divided by the rate of a matrix product."""
 
     name: str
     seconds: float
@@ -36,7 +36,7 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True)
 class Slope:
-    """Exponent of cost against one size, from the two ends of a range: 1 is proportional."""
+    """Exponent of the cost as a function of one size, from the two ends of a range; 1 means proportional."""
 
     name: str
     sizes: tuple[int, ...]
@@ -48,14 +48,14 @@ Work = Callable[[], object]
 
 
 def shares(*, quick: bool, rounds: int) -> Iterator[Share]:
-    """The two innermost loops: a step of ERAR's search and an iteration of the attack on maps."""
+    """Measure the two innermost loops: a step of ERAR's inner attack and an iteration of the attack on maps."""
     model = network()
     for name, work in (("ERAR inner step", _erar(model, quick)), ("IFIA iteration", _ifia(model, quick))):
         yield _share(f"{name}, paper-cnn", work, flops_of_a_pass(model), rounds)
 
 
 def slopes(*, quick: bool) -> Iterator[Slope]:
-    """Time of a map against points, batch and image side (whose square is the number of pixels)."""
+    """Measure the time of a map as a function of points, batch size and image side (pixels = side squared)."""
     model, side = network(), GREY[1]
     few = (2, 4) if quick else (10, 40)
     yield _slope("IG, points", few, lambda n: _map(model, 8, n, side))
@@ -66,20 +66,20 @@ def slopes(*, quick: bool) -> Iterator[Slope]:
 
 
 def flops_of_a_pass(model: nn.Module, shape: tuple[int, int, int] = GREY) -> int:
-    """Floating-point operations of the forward pass of one image; a backward pass to the image costs the same."""
+    """Floating-point operations of a forward pass of one image; a backward pass to the image costs the same."""
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(torch.zeros(1, *shape))
     return int(counter.get_total_flops())
 
 
 def sgemm(size: int = 1024) -> float:
-    """Seconds of one product of two `size` x `size` matrices, the best of a few."""
+    """Seconds for one product of two `size` x `size` matrices, the best of five."""
     a = torch.randn(size, size)
     return min(seconds(lambda: a @ a) for _ in range(5))
 
 
 def peak_memory() -> int:
-    """The largest resident size of this process so far, bytes."""
+    """Peak resident memory of this process so far, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -87,7 +87,7 @@ def _share(name: str, work: Work, flops: int, rounds: int) -> Share:
     with count_passes() as counter:
         work()
     rates, times, size = [], [], 1024
-    for _ in range(rounds):  # the machine's rate beside every measurement: it changes from minute to minute
+    for _ in range(rounds):  # measure the matrix-product rate in every round, since it varies over minutes
         rate = 2 * size**3 / sgemm(size)
         times.append(seconds(work))
         rates.append((rate, counter.passes * flops / times[-1] / rate))

@@ -1,4 +1,4 @@
-"""The clear versions that the engine is measured against: plain autograd, nothing shared, nothing saved."""
+"""Simple reference implementations with plain autograd and without optimisations, as benchmark baselines."""
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +8,7 @@ from holdfast.models.surrogate import softplus_surrogate
 
 
 def path_map(net: nn.Module, image: Tensor, label: int, points: int, *, graph: bool = False) -> Tensor:
-    """|IG| of the logit of one image [1, C, H, W] with all points of its path in one batch, scaled to a sum of H W."""
+    """|IG| of the logit for one image [1, C, H, W], all path points in one batch, scaled to a sum of H W."""
     t = torch.arange(1, points + 1, dtype=image.dtype).reshape(-1, 1, 1, 1) / points
     path = t * image
     if not path.requires_grad:
@@ -21,14 +21,14 @@ def path_map(net: nn.Module, image: Tensor, label: int, points: int, *, graph: b
 def ifia_one_by_one(
     net: nn.Module, x: Tensor, y: Tensor, *, eps: float, step_size: float, steps: int, k: int, points: int
 ) -> Tensor:
-    """The top-k attack, one image after the other: of the iterates with the label kept the one of smallest tau."""
+    """The top-k attack, one image at a time; returns the iterate of smallest tau among those that keep the label."""
     return torch.cat([_ifia(net, x[i : i + 1], int(y[i]), eps, step_size, steps, k, points) for i in range(len(x))])
 
 
 def _ifia(
     net: nn.Module, image: Tensor, label: int, eps: float, step_size: float, steps: int, k: int, points: int
 ) -> Tensor:
-    from scipy.stats import kendalltau  # a peer, in the `dev` extra
+    from scipy.stats import kendalltau  # from the `dev` extra
 
     clean = path_map(net, image, label, points).detach()
     top = torch.zeros_like(clean).index_fill(0, clean.argsort(descending=True, stable=True)[:k], 1.0)
@@ -49,7 +49,7 @@ def _ifia(
 def erar_search(
     net: nn.Module, x: Tensor, y: Tensor, start: Tensor, *, eps: float, step_size: float, steps: int, points: int
 ) -> Tensor:
-    """x' ascending CE(x') + |IG(x, x')|_1 of the loss (Eq. 12): what an eager implementation writes down."""
+    """Ascend CE(x') + |IG(x, x')|_1 of the loss in x' (Eq. 12), as a straightforward eager implementation."""
     t = (torch.arange(1, points + 1, dtype=x.dtype) / points).reshape(-1, 1, 1, 1, 1)
     x_adv = start
     for _ in range(steps):

@@ -1,4 +1,4 @@
-"""Timing two ways of doing the same thing so that a noisy machine cannot decide: interleaved rounds, one ratio each."""
+"""Timing of two implementations in interleaved rounds, with one ratio per round to cancel changes in machine speed."""
 
 import time
 from collections.abc import Callable
@@ -10,29 +10,29 @@ from holdfast.errors import HoldfastError
 
 
 class UnequalError(HoldfastError):
-    """Two implementations that should agree do not, so their times must not be compared."""
+    """Raised when two implementations that should agree give different results, so their times are not comparable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One comparison: our function, the other, and how far apart their results may be."""
+    """One comparison: our function, the peer's function, and the tolerance for the difference of their results."""
 
     name: str
     peer: str
     ours: Callable[[], Any]
     theirs: Callable[[], Any]
     target: float
-    """How many times faster than the peer we want to be."""
+    """Target for the ratio of the peer's time to ours."""
     difference: Callable[[Any, Any], float] | None = None
-    """None for two different jobs, of which only the cost is compared."""
+    """Difference of the two results; None if the two do different work and only the cost is compared."""
     tolerance: float = 0.0
     rounds: int | None = None
-    """Fewer rounds for long work; None leaves it to the caller."""
+    """Upper limit on the rounds, for long work; None means no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """Median seconds of both and the median ratio over the rounds, with the range of its middle nine tenths."""
+    """Median seconds of both sides and the median ratio over the rounds, with the range of its middle 90 %."""
 
     name: str
     peer: str
@@ -52,7 +52,7 @@ class Timing:
 
 
 def time_case(case: Case, *, rounds: int) -> Timing:
-    """Run both once to warm up and to compare results, then `rounds` times in turn, who goes first alternating."""
+    """Time `rounds` rounds with alternating order; with `difference`, first run both once and compare the results."""
     rounds = min(rounds, case.rounds or rounds)
     difference = None
     if case.difference is not None:
@@ -75,7 +75,7 @@ def time_case(case: Case, *, rounds: int) -> Timing:
 
 
 def seconds(work: Callable[[], Any]) -> float:
-    """How long one call takes."""
+    """Seconds that one call takes."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -90,7 +90,7 @@ def _one_round(case: Case, *, ours_first: bool) -> tuple[float, float]:
 
 
 def _middle(values: list[float]) -> tuple[float, float]:
-    """The range of the middle nine tenths."""
+    """The range of the middle 90 % of the values."""
     ordered = sorted(values)
     cut = round(0.05 * (len(ordered) - 1))
     return ordered[cut], ordered[-1 - cut]

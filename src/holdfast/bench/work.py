@@ -1,4 +1,4 @@
-"""The networks and images on which everything is measured."""
+"""Networks and images used by all benchmarks."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ GREY = (1, 28, 28)
 
 
 def network(name: str = "paper-cnn", shape: tuple[int, int, int] = GREY, **options: Any) -> nn.Module:
-    """A fresh network for ten classes, always the same; speed does not depend on the weights."""
+    """A network for ten classes with fixed random weights; speed does not depend on the weights."""
     return hf.models.build(name, num_classes=10, in_channels=shape[0], image_size=shape[1], seed=0, **options).eval()
 
 
 def images(batch: int, shape: tuple[int, int, int] = GREY) -> tuple[Tensor, Tensor]:
-    """Digits, enlarged to `shape`, so that black borders and ties are as in real images; labels and all classes."""
+    """Digits enlarged to `shape`, with black borders and ties as in real images, and labels that cover all classes."""
     digits = hf.data.load("digits", "test")
     x = to_float(digits.x[torch.arange(batch) % len(digits)])
     x = torch.nn.functional.interpolate(x, shape[1:], mode="bilinear").expand(-1, shape[0], -1, -1)
@@ -25,15 +25,15 @@ def images(batch: int, shape: tuple[int, int, int] = GREY) -> tuple[Tensor, Tens
 
 
 def keys(batch: int) -> Tensor:
-    """The keys of the images' random numbers."""
+    """Keys of the random numbers of the images."""
     return hf.make_keys(0, torch.arange(batch))
 
 
 def relative_difference(a: Tensor, b: Tensor) -> float:
-    """The largest difference over the largest value."""
+    """The largest absolute difference divided by the largest absolute value of `b`."""
     return float((a - b).abs().max() / b.abs().max())
 
 
 def share_that_differs(a: Tensor, b: Tensor) -> float:
-    """The share of pixels that are not the same; a sign of a gradient near zero may fall either way."""
+    """The share of pixels that differ; the sign of a gradient near zero can differ by rounding."""
     return float(((a - b).abs() > 1e-5).double().mean())

@@ -1,1 +1,1 @@
-"""One file a command; each imports what it needs inside its functions, so that its help answers at once."""
+"""The commands, one file per command. Heavy imports are inside the functions, so that `--help` is fast."""

@@ -23,44 +23,48 @@ def audit(
     k: int | None = None,
     ig_steps: int = 50,
     limit: int | None = 64,
-    map: str = "ig",  # noqa: A002 - the name of the flag
+    map: str = "ig",  # noqa: A002 - the name of the option
     strong: bool = True,
     attacks: tuple[str, ...] = (),
     seed: int = 0,
     device: str = "auto",
     quiet: bool = False,
 ) -> None:
-    """Can I trust its saliency maps? Audit any torch classifier on a folder or .npz of images.
+    """Measure how far small perturbations change the saliency maps of a PyTorch classifier.
 
-    Finds, for every image, a change too small to see that keeps the prediction and moves the map as far as it can,
-    and compares that with random noise of the same size. Answers on one screen; the report in the output folder shows
-    the worst examples.
+    For every image, attacks search for a perturbation of at most --eps per pixel that keeps the prediction and changes
+    the map as much as possible. The result is compared with random noise of the same size. The command prints a
+    one-screen summary with a verdict and writes the rows, summary.json and report.html, which shows the worst examples.
 
+    Usage examples:
+        # your own network and weights; images/ has one subfolder per class
         holdfast audit --model package.module:build --weights w.safetensors --data images/ --out runs/mine
+        # a network that expects normalised input
         holdfast audit --model nets:resnet --data photos.npz --mean 0.485 0.456 0.406 --std 0.229 0.224 0.225
+        # images without labels, and a smaller perturbation
         holdfast audit --model nets:resnet --data unsorted/ --labels predicted --eps 0.01
 
     Args:
-        model: package.module:function that builds the network (called without arguments), or the folder of a run.
-        data: A folder of class folders of images, or an .npz with x_test and y_test.
-        weights: The network's weights as safetensors; without it the network is audited as the function builds it.
-        out: Where rows, summary and report.html go; an interrupted audit goes on from there.
-        mean: What the network subtracts from pixels in [0, 1], one number or one a channel; nothing if not given.
-        std: What it divides by.
-        size: Resize the images of a folder to this side.
-        split: Which part of the data: train, test or all. If not given: test where the data has one, else all.
-        labels: Explain the given label, or the class the network predicts (for images without labels).
-        eps: The largest change of a pixel; pixels are in [0, 1].
-        steps: Steps of the attack.
-        k: How many of the top pixels are watched; a tenth of the image if not given.
-        ig_steps: Points of integrated gradients.
-        limit: How many images, a seeded stratified subset; None for all.
-        map: The explanation to audit: ig, gradient, input-x-gradient or smoothgrad.
-        strong: Also the ensemble of eight attacks, of which the worst counts; about four times the work.
-        attacks: Run these attacks instead, such as ifia-topk ifia-cosine random.
-        seed: Decides the subset and the random parts of the attacks.
-        device: cpu, cuda, ...; auto takes the GPU if there is one.
-        quiet: No progress line.
+        model: package.module:function that builds the network (called without arguments), or a run directory.
+        data: Folder with one subfolder of images per class, or an .npz file with x_test and y_test.
+        weights: Weights of the network as a .safetensors file; by default the weights that the function creates.
+        out: Output folder for rows, summary and report.html; an interrupted audit resumes from it.
+        mean: Mean to subtract from pixels in [0, 1] before the network: one number, or one per channel.
+        std: Standard deviation to divide by after the mean is subtracted: one number, or one per channel.
+        size: Resize the images of a folder to this height and width in pixels.
+        split: Part of the data: train, test or all. By default test if the data has a test split, else all.
+        labels: Explain the given labels, or the classes that the network predicts (for images without labels).
+        eps: Largest change per pixel; pixels are in [0, 1].
+        steps: Number of attack steps.
+        k: Number of top pixels to compare; by default a tenth of the pixels.
+        ig_steps: Number of points of integrated gradients.
+        limit: Number of images, a stratified subset drawn with the seed; None means all.
+        map: Explanation to audit: ig, gradient, input-x-gradient or smoothgrad.
+        strong: Also run the ensemble of eight attacks and take the worst per image; about four times the work.
+        attacks: Run these attacks instead of the default ones, for example: ifia-topk ifia-cosine random.
+        seed: Seed of the subset and of the random parts of the attacks.
+        device: Device such as cpu or cuda; auto uses the GPU if there is one.
+        quiet: Do not show progress bars.
     """
     from rich.console import Console
 
@@ -104,10 +108,10 @@ def _network(
 
     if ":" not in model:
         if not Path(model).is_dir():
-            raise expected("package.module:function or the folder of a run", got=repr(model))
+            raise expected("--model as package.module:function or a run directory", got=repr(model))
         if weights is not None or mean is not None or std is not None:
-            fix = "the folder of a run has its own"
-            raise expected("no --weights, --mean or --std with the folder of a run", got="one of them", fix=fix)
+            fix = "a run directory has its own weights and normalisation"
+            raise expected("no --weights, --mean or --std with a run directory", got="one of them", fix=fix)
         return load(model)
     network = build_model(Network(name=model, mean=mean, std=std), seed=0)
     if weights is not None:
@@ -127,20 +131,20 @@ def _images(path: Path, size: int | None, split: str | None, labels: str) -> "Da
 
 
 def _assumptions(network: "Classifier", images: "Dataset", labels: str, weights: Path | None, model: str) -> list[str]:
-    """What was taken for granted, said aloud: nothing is guessed in silence."""
+    """The assumptions about data, normalisation, weights and labels, one line each, for printing."""
     mean, std = (None if v is None else [round(float(n), 4) for n in v] for v in (network.mean, network.std))
-    inside = "none (pixels in [0, 1] go in as they are)" if mean is None and std is None else f"mean {mean}, std {std}"
+    inside = "none (the input is pixels in [0, 1])" if mean is None and std is None else f"mean {mean}, std {std}"
     channels, height, width = images.image_shape
     lines = [
         f"{len(images)} images of {channels} x {height} x {width}, from {images.source}, split {images.split}",
         f"normalisation before the network: {inside}",
     ]
     if weights is None and ":" in model:
-        lines.append(f"weights: as {model} makes them, since no --weights were given")
+        lines.append(f"weights: created by {model}, since --weights was not given")
     if labels == "given":
         shown = ", ".join(f"{i} = {name}" for i, name in enumerate(images.class_names[:5]))
         more = ", ..." if images.num_classes > 5 else ""
-        lines.append(f"outputs of the network are taken to be the classes in this order: {shown}{more}")
+        lines.append(f"assumed classes of the network's outputs: {shown}{more}")
     else:
-        lines.append("labels: what the network predicts")
+        lines.append("labels: the classes that the network predicts")
     return lines

@@ -10,21 +10,24 @@ if TYPE_CHECKING:
 
 
 def bench(quick: bool = False, rounds: int = 7, only: str = "", out: Path = Path("benchmarks/results.jsonl")) -> None:
-    """Measure our speed against the peers: interleaved in one process, same work, results checked to be equal.
+    """Benchmark holdfast against other libraries (peers).
 
-    Prints the ratio of the peer's time to ours with the range of its middle nine tenths, the share of the machine's
-    matrix-product rate that the innermost loops reach, how cost grows, and the peak of memory; appends JSON lines with
-    versions and hardware. Needs the peers: pip install 'holdfast[dev]'.
+    Both sides do the same work in one process, in alternating rounds, and their results are checked to be equal. The
+    command prints the ratio of the peer's time to ours with the range of its middle 90 %, the share of the machine's
+    matrix-product rate that the innermost loops reach, the growth of the cost with the size, and the peak memory. It
+    appends the results, with versions and hardware, to a JSON lines file. Install the peers with
+    pip install 'holdfast[dev]'.
 
-        holdfast bench                 twelve to fifteen minutes
-        holdfast bench --only Kendall  the comparisons whose name contains a word
-        holdfast bench --quick         seconds; shows that everything runs, its figures mean nothing
+    Usage examples:
+        holdfast bench                 # all benchmarks, twelve to fifteen minutes
+        holdfast bench --only Kendall  # only comparisons whose name contains "Kendall"
+        holdfast bench --quick         # seconds; checks that everything runs, the timings are meaningless
 
     Args:
-        quick: Tiny work and two rounds; nothing is written.
-        rounds: How often each comparison is repeated; long ones at most three times.
-        only: Only comparisons whose name contains this word.
-        out: The file that gets the lines.
+        quick: Use tiny inputs and two rounds; write nothing.
+        rounds: Number of rounds per comparison; long comparisons use at most three.
+        only: Run only the comparisons whose name contains this text.
+        out: JSON lines file to append the results to.
     """
     from rich.console import Console
     from rich.progress import track
@@ -33,7 +36,7 @@ def bench(quick: bool = False, rounds: int = 7, only: str = "", out: Path = Path
 
     console, count = Console(), 2 if quick else rounds
 
-    def keep(*found: Any) -> None:  # as soon as it is known: an interrupted run has measured something too
+    def keep(*found: Any) -> None:  # write each result immediately, so that an interrupted run keeps its results
         if not quick:
             _append(out, list(found), peak_memory())
 
@@ -43,7 +46,7 @@ def bench(quick: bool = False, rounds: int = 7, only: str = "", out: Path = Path
         try:
             timings.append(time_case(case, rounds=count))
             keep(timings[-1])
-        except UnequalError as error:  # the others are still worth knowing; the command fails at the end
+        except UnequalError as error:  # run the other comparisons first; the command fails at the end
             unequal.append(str(error))
     console.print(_timings(timings, quick))
     rest: list[Any] = []
@@ -61,7 +64,7 @@ def bench(quick: bool = False, rounds: int = 7, only: str = "", out: Path = Path
 
 def _timings(timings: "list[Timing]", quick: bool) -> "Table":
     table = _table(
-        "times faster than the peer", "what", "peer", "ratio", "middle 90 %", "target", "ours, ms", "differ by"
+        "time of the peer / our time", "benchmark", "peer", "ratio", "middle 90 %", "target", "ours, ms", "difference"
     )
     for t in timings:
         low, high = t.interval
@@ -74,7 +77,7 @@ def _timings(timings: "list[Timing]", quick: bool) -> "Table":
 
 def _shares(found: "list[Share]", quick: bool) -> "Table":
     table = _table(
-        "share of the matrix-product rate", "what", "share", "range", "target", "passes/s", "machine, GFLOP/s"
+        "share of the matrix-product rate", "benchmark", "share", "range", "target", "passes/s", "machine, GFLOP/s"
     )
     for s in found:
         low, high = s.interval
@@ -85,7 +88,7 @@ def _shares(found: "list[Share]", quick: bool) -> "Table":
 
 
 def _slopes(found: "list[Slope]") -> "Table":
-    table = _table("how cost grows (1: proportional; image side: 2)", "what", "from", "to", "exponent")
+    table = _table("growth of the cost (1: proportional; image side: 2)", "benchmark", "from", "to", "exponent")
     for s in found:
         ends = (f"{size}: {time * 1e3:.1f} ms" for size, time in zip(s.sizes, s.seconds, strict=True))
         table.add_row(s.name, *ends, f"{s.exponent:.2f}")
@@ -97,7 +100,7 @@ def _table(title: str, *heads: str) -> "Table":
 
     table = Table(title=title)
     for head in heads:
-        table.add_column(head, justify="left" if head in ("what", "peer") else "right")
+        table.add_column(head, justify="left" if head in ("benchmark", "peer") else "right")
     return table
 
 

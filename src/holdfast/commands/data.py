@@ -14,10 +14,14 @@ if TYPE_CHECKING:
 
 
 def list_datasets(root: Path | None = None) -> None:
-    """Show the named datasets: size, whether they are on this machine, and where they would come from.
+    """List the named datasets: size, whether they are on this machine, and their sources.
+
+    Usage examples:
+        holdfast data list
+        holdfast data list --root downloads/  # also look for dataset files in downloads/
 
     Args:
-        root: A folder with dataset files to look into as well.
+        root: Folder with dataset files to search as well.
     """
     from rich.console import Console
     from rich.table import Column, Table
@@ -25,19 +29,26 @@ def list_datasets(root: Path | None = None) -> None:
     from holdfast.data.registry import SPECS
     from holdfast.data.sources.kinds import Request
 
-    table = Table("name", "train + test", "shape", "classes", "here", Column("comes from", overflow="fold"), box=None)
+    table = Table("name", "train + test", "shape", "classes", "on disk", Column("source", overflow="fold"), box=None)
     for spec in SPECS.values():
         table.add_row(*_row(spec, Request(root=root)))
     Console().print(table)
 
 
 def get_dataset(name: str, /, root: Path | None = None, force: bool = False) -> None:
-    """Fetch a dataset, verify it and keep it in the cache folder (HOLDFAST_DATA, or the user cache).
+    """Get a dataset, verify its checksum and store it in the cache folder.
+
+    The cache folder is the environment variable HOLDFAST_DATA if it is set, else the user's cache folder.
+
+    Usage examples:
+        holdfast data get mnist
+        holdfast data get mnist --root downloads/  # use files that you downloaded yourself
+        holdfast data get mnist --force            # replace the cached copy
 
     Args:
-        name: One of the names that `holdfast data list` shows.
-        root: A folder, archive or .npz with the dataset's files, tried before any download.
-        force: Fetch again even if the cache has it.
+        name: Name of the dataset, as shown by `holdfast data list`.
+        root: Folder, archive or .npz file with the dataset's files, tried before any download.
+        force: Get the dataset again even if it is in the cache.
     """
     from rich.console import Console
 
@@ -53,7 +64,7 @@ def get_dataset(name: str, /, root: Path | None = None, force: bool = False) -> 
         cached = not force
         for split in SPLITS:
             arrays, source = obtain(spec, split, request, cached=cached)
-            cached = cached or source.remote  # a remote source has just renewed both splits in the cache
+            cached = cached or source.remote  # a remote source updates both splits in the cache
             console.print(f"{name} {split}: {len(arrays.y):,} images, verified, from {source.name}", highlight=False)
 
 
@@ -62,17 +73,17 @@ def _row(spec: "DatasetSpec", request: "Request") -> tuple[str, ...]:
 
     found = [candidates(spec, split, request) for split in spec.counts]
     here = all(sources and not sources[0].remote for sources in found)
-    # What is here comes from the first source that has it; for what is not, all are shown that would be tried.
+    # A local dataset shows the first source that has it; a missing one shows all sources that would be tried.
     origins = dict.fromkeys(source.name for sources in found for source in sources[: 1 if here else None])
     images = " + ".join(f"{count:,}" for count in spec.counts.values())
     shape = "x".join(str(side) for side in spec.image_shape)
     there = "yes" if here else "no"
-    return spec.name, images, shape, str(len(spec.class_names)), there, ", then ".join(origins) or "nowhere"
+    return spec.name, images, shape, str(len(spec.class_names)), there, ", then ".join(origins) or "none"
 
 
 @contextmanager
 def _progress(console: "Console") -> "Iterator[Progress]":
-    """A bar for each file; nothing at all when the output is not a terminal."""
+    """One progress bar per file; no output if the output is not a terminal."""
     from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars
 

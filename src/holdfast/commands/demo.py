@@ -27,20 +27,21 @@ def demo(
     limit: int = 120,
     workers: Annotated[int, arg(name="workers")] = 2,
 ) -> None:
-    """Train five networks on the embedded digits, attack their explanations, and show what held.
+    """Train five small networks on the embedded digits, attack their maps and compare them.
 
-    Trains natural, Madry, RAR (ig_sum_norm), ERAR and erar_plus, moves their maps with the reference attack, with the
-    strong ensemble and with random noise, prints the table and writes a report. A few minutes on two cores; stopped
-    with Ctrl-C, the same command goes on where it was.
+    The five training methods are natural, madry, RAR (ig_sum_norm), erar and erar_plus. Their maps are attacked with
+    the reference attack, with the strong ensemble and with random noise. The command prints a table and writes
+    report.html. It takes a few minutes on two cores and needs no download. After Ctrl-C, the same command resumes.
 
+    Usage examples:
         holdfast demo
         holdfast demo --steps 400 --limit 360 --out runs/longer
 
     Args:
-        out: Where the five run directories and report.html go.
-        steps: Training steps of each network.
-        limit: Test images whose explanations are attacked.
-        workers: Runs side by side, each on one core.
+        out: Output folder for the five run directories and report.html.
+        steps: Number of training steps of each network.
+        limit: Number of test images whose maps are attacked.
+        workers: Number of runs in parallel, each on one core.
     """
     from rich.console import Console
 
@@ -48,7 +49,7 @@ def demo(
 
     console = Console()
     jobs = _jobs(out, steps, limit)
-    console.print(f"{len(jobs)} networks on the embedded digits, {steps} steps each, into {out}", highlight=False)
+    console.print(f"training {len(jobs)} networks on the digits, {steps} steps each, into {out}", highlight=False)
     run_with_progress(jobs, steps=steps, rows=3 * limit, workers=workers, console=console)
     _show(jobs, out, console)
 
@@ -72,11 +73,11 @@ def _show(jobs: "list[Job]", out: Path, console: "Console") -> None:
         console.print(sentence, highlight=False, soft_wrap=True)
     page = out / "report.html"
     write_report(view_runs([read_run(folder) for folder in runs.values()]), page, title="holdfast demo: digits")
-    console.print(f"\nreport: {page} (open it in a browser; it needs no network)", highlight=False, soft_wrap=True)
+    console.print(f"\nreport: {page} (open it in a browser; it works offline)", highlight=False, soft_wrap=True)
 
 
 def _table(runs: dict[str, Path]) -> "RichTable":
-    """The short table: medians only; intervals, n and exclusions are in the report."""
+    """A short table of medians; the report adds intervals, n and exclusions."""
     from rich.table import Table as RichTable
 
     from holdfast.runs import read_run
@@ -84,9 +85,9 @@ def _table(runs: dict[str, Path]) -> "RichTable":
     found = {method: read_run(runs[method]).summary or {} for method in METHODS}
     first = found[METHODS[0]]
     seen = first.get("limit") or f"{first['n']} images"
-    title = f"share of the top pixels kept, and Kendall's tau: medians over the right ones of {seen}"
-    table = RichTable(title=title, caption=f"accuracies on {first['natural_accuracy_n']} test images")
-    for head in ("method", "accuracy", "under PGD", "noise", "reference attack", "strongest attack"):
+    title = f"top-k kept and Kendall's tau: medians over correctly classified images ({seen})"
+    table = RichTable(title=title, caption=f"accuracy on {first['natural_accuracy_n']} test images")
+    for head in ("method", "accuracy", "under PGD", "random noise", "reference attack", "strongest attack"):
         table.add_column(head, justify="left" if head == "method" else "right")
     for method, summary in found.items():
         attacks = [summary["attacks"][name] for name in ("random", "ifia-topk", "ifia-ensemble")]
@@ -100,7 +101,7 @@ def _pair(top_k: float | None, kendall: float | None) -> str:
 
 
 def comparisons(runs: dict[str, Path], pairs: tuple[tuple[str, str], ...], attack: str = "ifia-ensemble") -> list[str]:
-    """One sentence a pair: does the first hold better than the second, on the same images, outside its interval?"""
+    """One sentence per pair: the mean paired difference between the first and the second method, with its interval."""
     from holdfast.runs import paired_difference, read_run
 
     rows = {name: read_run(folder).rows_of(attack) for name, folder in runs.items()}
@@ -112,7 +113,7 @@ def comparisons(runs: dict[str, Path], pairs: tuple[tuple[str, str], ...], attac
             if found.mean is None or found.mean_ci95 is None:
                 continue
             low, high = found.mean_ci95
-            doubt = " (inside its interval, may be chance)" if low <= 0 <= high else ""
+            doubt = " (the interval includes zero, so this may be chance)" if low <= 0 <= high else ""
             parts.append(f"{title} {found.mean:+.3f} [{low:+.3f}, {high:+.3f}]{doubt}")
-        said.append(f"{better} against {base}, strongest attack, mean over the same images: {'; '.join(parts)}")
+        said.append(f"{better} minus {base}, mean paired difference, strongest attack: {'; '.join(parts)}")
     return said

@@ -19,27 +19,27 @@ def evaluate(
     device: str = "auto",
     quiet: bool = False,
 ) -> None:
-    """Measure a trained run: accuracy, accuracy under PGD, and how far its explanations can be moved.
+    """Evaluate a trained run: accuracy, accuracy under PGD, and robustness of its maps.
 
-    The attacks are those of the run's config (evaluate.pgd, evaluate.ifia, evaluate.ensemble). Rows are written to
-    the run directory as they come; stopped, the same command goes on where it was.
+    The attacks are those of the run's config (evaluate.pgd, evaluate.ifia, evaluate.ensemble). The command prints the
+    results table. Rows are written to the run directory after every batch; run the same command again to resume.
 
+    Usage examples:
         holdfast evaluate runs/a
-        holdfast evaluate runs/a --limit 300 --pgd-limit 1000     fewer test images, a seeded stratified subset
-        holdfast evaluate runs/a --quality --natural runs/natural also the quality of the maps
+        holdfast evaluate runs/a --limit 300 --pgd-limit 1000      # fewer test images, which is faster
+        holdfast evaluate runs/a --quality --natural runs/natural  # also measure the quality of the maps
 
     Args:
-        run: The run directory, as `holdfast train` writes it.
-        limit: Test images whose explanations are attacked.
-        pgd_limit: Test images for the accuracy under PGD.
-        ensemble: Also run the strong attack, eight attacks of which the worst counts for each image.
-        quality: Also insertion, deletion, completeness and the check with shuffled weights.
-        natural: The run of a naturally trained network, to compare the maps with.
-        model: package.module:function of an own network; needed for runs that trained one, since nothing that a
-            file names is imported unasked.
-        diagnose: Check the attack itself for blindness on this many images.
-        device: cpu, cuda, ...; auto takes the GPU if there is one.
-        quiet: No progress line.
+        run: Run directory, as written by `holdfast train`.
+        limit: Number of test images whose maps are attacked, a stratified subset; by default as in the config.
+        pgd_limit: Number of test images for the accuracy under PGD; by default as in the config.
+        ensemble: Also run the ensemble of eight attacks, which takes the worst result per image.
+        quality: Also measure insertion, deletion, completeness, and the similarity to maps of shuffled weights.
+        natural: Run directory of a naturally trained network to compare the maps with; requires --quality.
+        model: package.module:function that builds the run's custom network; it is never imported automatically.
+        diagnose: Check the attacks for gradient masking on this many images; 0 skips the check.
+        device: Device such as cpu or cuda; auto uses the GPU if there is one.
+        quiet: Do not show progress bars.
     """
     from rich.console import Console
 
@@ -66,4 +66,4 @@ def evaluate(
     with measuring(console, quiet) as on_progress:
         measure(run, options, device=device, on_progress=on_progress)
     console.print(to_rich(results_table(view_runs([read_run(run)]))))
-    console.print(f"rows: {run / 'examples.csv'}; page: holdfast report {run}", highlight=False, soft_wrap=True)
+    console.print(f"rows: {run / 'examples.csv'}; next: holdfast report {run}", highlight=False, soft_wrap=True)

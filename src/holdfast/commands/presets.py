@@ -7,15 +7,16 @@ if TYPE_CHECKING:
 
 
 def list_presets(dataset: str = "", /) -> None:
-    """Show the presets: for each dataset its methods, and the steps and batch size of each tier.
+    """List the presets: the methods of each dataset, with steps x batch size for each tier.
 
-        holdfast presets            all of them
-        holdfast presets mnist      those of one dataset
+    A preset is named dataset/method[:tier]. Without a tier, the leftmost tier in the row of the method is used.
 
-    A preset is named dataset/method[:tier]; without a tier it is the leftmost one of its row.
+    Usage examples:
+        holdfast presets        # all datasets
+        holdfast presets mnist  # one dataset
 
     Args:
-        dataset: Only this dataset.
+        dataset: Show only this dataset.
     """
     from rich.console import Console
 
@@ -34,10 +35,16 @@ def list_presets(dataset: str = "", /) -> None:
 
 
 def show_preset(name: str, /) -> None:
-    """Print the whole config of a preset as TOML, ready to be edited and given to `holdfast train --config`.
+    """Print the complete config of a preset as TOML.
+
+    Save the output to a file, edit it and pass it to `holdfast train --config FILE`.
+
+    Usage examples:
+        holdfast presets show mnist/erar:cpu
+        holdfast presets show mnist/erar:cpu > my.toml
 
     Args:
-        name: dataset/method[:tier].
+        name: Name of the preset, dataset/method[:tier].
     """
     from holdfast.config import config_text, load_preset
 
@@ -45,13 +52,15 @@ def show_preset(name: str, /) -> None:
 
 
 def diff_presets(a: str, b: str, /) -> None:
-    """Show what separates two presets, key by key.
+    """Compare two presets: print every config key with different values.
 
+    Usage examples:
         holdfast presets diff mnist/erar:paper mnist/erar:cpu
+        holdfast presets diff mnist/madry:cpu mnist/erar:cpu
 
     Args:
-        a: dataset/method[:tier].
-        b: Another one.
+        a: Name of the first preset, dataset/method[:tier].
+        b: Name of the second preset.
     """
     from rich.console import Console
     from rich.table import Column, Table
@@ -64,11 +73,11 @@ def diff_presets(a: str, b: str, /) -> None:
     table = Table("key", Column(one.preset, overflow="fold"), Column(two.preset, overflow="fold"), box=None)
     for key, (before, after) in changed.items():
         table.add_row(key, _shown(before), _shown(after))
-    Console().print(table if changed else f"{one.preset} and {two.preset} are the same", highlight=False)
+    Console().print(table if changed else f"{one.preset} and {two.preset} have the same settings", highlight=False)
 
 
 def _table(dataset: str) -> "Table":
-    """A row for each method, a column for each tier that the dataset has."""
+    """One row per method, one column per tier of the dataset."""
     from rich.table import Table
 
     from holdfast.config.presets import TIERS, load_preset, preset_names

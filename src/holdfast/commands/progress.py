@@ -1,4 +1,4 @@
-"""Progress of several runs at once, read from the files they write; silent when nobody is watching."""
+"""Progress bars for several runs, read from the files they write; hidden if the output is not a terminal."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ def run_with_progress(
     console: "Console",
     launcher: str = "local",
 ) -> None:
-    """Run the jobs with one bar each: training fills the first half, measuring the second."""
+    """Run the jobs with one bar per job: training fills the first half, evaluation the second."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from holdfast.experiment.jobs import LAUNCHERS, progress_of
@@ -40,7 +40,7 @@ def run_with_progress(
 
 @contextmanager
 def measuring(console: "Console", quiet: bool) -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for each thing that is measured; yields the function to tell: what, how many done, how many in all."""
+    """Show one bar per measurement; yields the callback (name, examples done, examples in total)."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description:>14}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

@@ -19,26 +19,26 @@ def report(
     title: str = "",
     seed: int = 0,
 ) -> None:
-    """Turn run directories into one page that can be opened from disk, mailed and read on a phone.
+    """Write one self-contained HTML page that compares runs, and print the results table.
 
-    The page holds the results with intervals (and the paper's numbers where it has some), the spread over the
-    examples, the pictures, the training curves, every exclusion with its reason, and where each number comes from.
-    The first table is also printed here.
+    The page shows the results with intervals (next to the paper's numbers where they exist), the spread over the
+    examples, pictures of images and maps, the training curves, every exclusion with its reason, and the provenance of
+    each run. It can be opened from disk, sent by mail and read on a phone.
 
-        holdfast report runs/*                                  writes report.html
-        holdfast report runs/natural runs/erar --tables tables  also Markdown, LaTeX and CSV
-        holdfast report runs/* --figures figures                also PNG and PDF
-        holdfast report runs/* --vote --out vote.html           a blind vote on the maps, instead of the report
+    Usage examples:
+        holdfast report runs/*                                  # writes report.html
+        holdfast report runs/natural runs/erar --tables tables  # also tables as Markdown, LaTeX and CSV
+        holdfast report runs/* --figures figures                # also figures as PNG and PDF
+        holdfast report runs/* --vote --out vote.html           # a blind vote on the maps instead of the report
 
     Args:
         runs: Run directories, or folders that contain run directories.
-        out: The page to write.
-        tables: A folder for the tables as Markdown, LaTeX and CSV.
-        figures: A folder for the figures as PNG and PDF.
-        vote: Write a page that shows the methods' maps without names and in random order, and saves votes as CSV;
-            the key that tells whose map is whose goes to a second file beside the page.
-        title: The headline of the page.
-        seed: Decides the random order of the vote.
+        out: HTML file to write.
+        tables: Folder for the tables as Markdown, LaTeX and CSV.
+        figures: Folder for the figures as PNG and PDF.
+        vote: Write a page for a blind vote on the maps instead; the key to the methods goes to a second file.
+        title: Title of the page.
+        seed: Seed of the random order of the maps in the vote.
     """
     from rich.console import Console
 
@@ -48,7 +48,7 @@ def report(
     console = Console()
     found, others = find_runs(runs)
     for name in others:
-        console.print(f"{name} holds no run and is left out", style="yellow", markup=False, highlight=False)
+        console.print(f"skipped {name}: it contains no run", style="yellow", markup=False, highlight=False)
     views = view_runs(found)
     made = _vote(views, out, title, seed) if vote else _report(views, out, title, console)
     made += _tables(views, tables) + _figures(views, figures)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.experiment.tables import PaperTable
 
 MOST_SEEDS = 10
-"""Runs of so many seeds are looked for when the page of results is written."""
+"""Number of seeds to search for finished runs when OUT/README.md is written."""
 
 
 def reproduce(
@@ -29,29 +29,31 @@ def reproduce(
     workers: int = 1,
     show: Annotated[bool, arg(name="list")] = False,
 ) -> None:
-    """Train and measure the methods of a table of the paper and print it, the paper's value in each cell.
+    """Reproduce a table of the paper: train and evaluate its methods, and print our values next to the published ones.
 
-    Each part whose result is already there is skipped, so a killed command goes on.
+    The default tier, cpu, is a short version for two cores; the tier paper uses the settings of the paper. Finished
+    parts are skipped, so after an interruption the same command resumes.
 
-        holdfast reproduce --list                               every table and figure, and its state
+    Usage examples:
+        holdfast reproduce --list                                   # all tables and figures, with their state
+        holdfast reproduce digits                                   # the same methods on the digits, minutes
         holdfast reproduce mnist --tier cpu
         holdfast reproduce mnist --methods madry erar --seeds 0 1
         holdfast reproduce ablation-cacr --tier cpu --limit 100
-        holdfast reproduce digits                               the same methods on the embedded digits, minutes
-        holdfast reproduce mnist --tier paper --launcher submitit --workers 8   on a Slurm cluster
+        holdfast reproduce mnist --tier paper --launcher submitit --workers 8  # on a Slurm cluster
 
     Args:
-        table: What to reproduce, as --list names it.
-        tier: The presets to use: paper, released-code, rar-config or cpu.
-        methods: Only these methods of the table.
-        seeds: Every method is trained once for each seed.
-        out: Runs of tier cpu go to OUT/<dataset>/<method>[-seed], of other tiers to OUT/<tier>/...; the tables, as
-            Markdown, LaTeX and CSV, to OUT/table-<name>/, and into OUT/README.md if it has a place for them.
-        limit: Test images whose explanations are attacked; a seeded stratified subset.
-        pgd_limit: Test images for the accuracy under PGD.
-        launcher: This machine, or a Slurm cluster through submitit.
-        workers: Runs side by side on this machine; cores of each task on a cluster.
-        show: List the tables and stop.
+        table: Name of the table, as shown by --list.
+        tier: Tier of the presets: paper, released-code, rar-config or cpu.
+        methods: Run only these methods of the table.
+        seeds: Seeds; every method is trained once per seed.
+        out: Output folder. Tier cpu writes runs to OUT/<dataset>/<method>[-seedN], other tiers to OUT/<tier>/...
+            Tables go to OUT/table-<name>/ and, if it has markers for them, into OUT/README.md.
+        limit: Number of test images whose maps are attacked, a stratified subset; by default as in the preset.
+        pgd_limit: Number of test images for the accuracy under PGD; by default as in the preset.
+        launcher: Run on this machine (local) or on a Slurm cluster (submitit).
+        workers: Number of parallel runs on this machine, or number of cores per task on a cluster.
+        show: List the tables and exit.
     """
     from rich.console import Console
 
@@ -66,21 +68,19 @@ def reproduce(
         console.print(_list(out, tier))
         return
     if table not in TABLES:
-        raise expected(
-            f"a table out of {', '.join(TABLES)}", got=repr(table), fix="holdfast reproduce --list shows them"
-        )
+        raise expected(f"a table from {', '.join(TABLES)}", got=repr(table), fix="holdfast reproduce --list shows them")
     wanted = TABLES[table]
     options = {k: v for k, v in {"limit": limit, "pgd_limit": pgd_limit}.items() if v is not None}
     jobs = wanted.jobs(out, tier=tier, methods=methods, seeds=seeds, options=options)
     for preset in [] if methods else wanted.left_out(tier):
-        console.print(f"{preset} does not exist and is left out", style="yellow", highlight=False)
+        console.print(f"skipped {preset}: there is no such preset", style="yellow", highlight=False)
     natural = [
         job for job in jobs if wanted.quality and job.folder.name == "natural"
-    ]  # the others are compared with it
+    ]  # the maps of the others are compared with it
     for part in [*dependency_waves(natural), *dependency_waves([job for job in jobs if job not in natural])]:
         _run(part, workers, launcher, console)
     _print(wanted, jobs, out, console)
-    if tier == "cpu" and not options:  # the page shows all runs of the table, whichever were asked for now
+    if tier == "cpu" and not options:  # OUT/README.md shows all finished runs of the table, not only those of this call
         done = [job for job in wanted.jobs(out, tier=tier, seeds=range(MOST_SEEDS)) if job.finished]
         for path in write_page(view_runs([read_run(job.folder) for job in done]), out / "README.md", wanted.name):
             console.print(f"wrote {path}", highlight=False, soft_wrap=True)

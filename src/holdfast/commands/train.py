@@ -25,45 +25,49 @@ def train(
     quiet: bool = False,
     overrides: Suppress[Overrides] = (),
 ) -> None:
-    """Train a network whose explanations hold, into a run directory with its config, log, checkpoints and weights.
+    """Train a network for robust explanations and write it to a run directory.
 
-        holdfast train digits/erar                                   a minute, no download; into runs/digits/erar
-        holdfast train mnist/erar:cpu --train.steps 500 --out runs/a another tier, one setting changed
+    The run directory holds the config, the log, the checkpoints and the weights. Start from a preset such as
+    digits/erar; `holdfast presets` lists all presets.
+
+    Usage examples:
+        holdfast train digits/erar                                    # about a minute, no download
+        holdfast train mnist/erar:cpu --train.steps 500 --out runs/a  # another tier, one setting changed
         holdfast train mnist/madry --method.settings.eps 0.2 --seed 1
-        holdfast train mnist/erar:cpu --init w.safetensors           harden a network that is trained already
+        holdfast train mnist/erar:cpu --init w.safetensors            # fine-tune a trained network
         holdfast train gtsrb/erar:cpu --model package.module:build --data images/ --data.options.holdout 0.2
-        holdfast train --config runs/a/config.toml --out runs/b      the same run again
-        holdfast train --out runs/a --resume                         go on after Ctrl-C or a crash
-        torchrun --nproc-per-node 2 -m holdfast train mnist/erar     on many processes or GPUs
+        holdfast train --config runs/a/config.toml --out runs/b       # repeat a run
+        holdfast train --out runs/a --resume                          # resume after Ctrl-C or a crash
+        torchrun --nproc-per-node 2 -m holdfast train mnist/erar      # several processes or GPUs
 
-    Any key of the config can be changed with --section.key VALUE; `none` takes a key out. Sections: data, model (with
-    model.options), method (with method.settings), train (with train.schedule), evaluate (with evaluate.pgd, .ifia and
-    .ensemble). `holdfast presets` lists the presets, `holdfast presets show NAME` all keys of one.
+    Any key of the config can be set with --section.key VALUE; the value `none` removes a key. The sections are data,
+    model (with model.options), method (with method.settings), train (with train.schedule) and evaluate (with
+    evaluate.pgd, evaluate.ifia and evaluate.ensemble). `holdfast presets show NAME` prints all keys of a preset.
 
     Args:
-        preset: What to train: dataset/method[:tier], as `holdfast presets` lists them.
-        config: A config file instead of a preset; with `base = "dataset/method:tier"` it only says what differs.
-        out: The run directory to write; runs/<dataset>/<method>[-seed] if not given, with the tier before it unless
-            that is cpu.
-        resume: Go on with the run in the directory; it ends as if it had not been interrupted.
-        init: Weights to start from: a .safetensors file or the folder of a run (train.init).
-        model: The network: a registered name, or package.module:function that builds your own (model.name).
-        data: The images: a dataset's name, a folder of class folders, or an .npz file (data.name).
-        seed: Initialises the network, orders the batches, makes the noise of the attacks.
-        device: cpu, cuda, ...; auto takes the GPU if there is one (train.device).
-        quiet: No progress line.
+        preset: Preset to train: dataset/method[:tier], as listed by `holdfast presets`.
+        config: Config file to use instead of a preset; with `base = "dataset/method:tier"` it holds only the changes.
+        out: Run directory; by default runs/<dataset>/<method>[-seedN], or runs/<tier>/... if the tier is not cpu. With
+            --data or --model, <dataset> is the name of that data or network.
+        resume: Resume the run in the run directory; the result equals that of an uninterrupted run.
+        init: Initial weights: a .safetensors file or a run directory (train.init).
+        model: Network: a registered name, or package.module:function that builds your own (model.name).
+        data: Images: the name of a dataset, a folder with one subfolder per class, or an .npz file (data.name).
+        seed: Seed of the initial weights, of the order of the batches and of the noise of the attacks.
+        device: Device such as cpu or cuda; auto uses the GPU if there is one (train.device).
+        quiet: Do not show the progress line.
     """
     fixed = {"train.init": init, "model.name": model, "data.name": data, "seed": seed, "train.device": device}
     changes = [(key, str(value)) for key, value in fixed.items() if value is not None]
     changes += [(key, text) for key, text in overrides]
-    folder = out or _default_folder(preset, config, seed or 0, resume)
+    folder = out or _default_folder(preset, config, seed or 0, resume, _own_name(preset, model, data))
     settings = _config(preset, config, folder, resume, changes)
     if not (resume and any((folder / "checkpoints").glob("step-*"))):
         _train_starts(settings, folder, quiet, [change for change in changes if change[0] in _FOR_STARTS_TOO])
     _run(settings, folder, resume, quiet)
 
 
-train.takes_overrides = True  # type: ignore[attr-defined]  # the command line gives it the words --section.key VALUE
+train.takes_overrides = True  # type: ignore[attr-defined]  # cli.py passes it the options --section.key VALUE
 
 
 def _config(preset: str, file: Path | None, folder: Path, resume: bool, changes: list[tuple[str, str]]) -> Any:
@@ -75,15 +79,15 @@ def _config(preset: str, file: Path | None, folder: Path, resume: bool, changes:
 
 
 _FOR_STARTS_TOO = ("seed", "train.device", "data.root")
-"""What is also passed on to the runs that a run starts from."""
+"""Overrides that also apply to the runs that a run is initialised from."""
 
 
 def _train_starts(config: Any, folder: Path, quiet: bool, changes: list[tuple[str, str]]) -> None:
-    """Train the runs that this one starts from, where they are missing, after saying so."""
+    """Train the missing runs that this one is initialised from, and print a line for each."""
     from holdfast.experiment import run
 
     for preset, start in run.missing_starts(config, folder):
-        _say(f"{config.preset or folder} starts from {preset}, which is not at {start}: training it first", sys.stdout)
+        _say(f"{config.preset or folder} starts from {preset}, missing at {start}; training it first", sys.stdout)
         _run(run.make_start_config(preset, changes), start, (start / "config.toml").exists(), quiet)
 
 
@@ -101,13 +105,24 @@ def _run(config: Any, folder: Path, resume: bool, quiet: bool) -> None:
     _say(f"next: holdfast evaluate {shlex.quote(str(folder))}", sys.stdout)
 
 
-def _default_folder(preset: str, file: Path | None, seed: int, resume: bool) -> Path:
-    from holdfast.config import find_preset
+def _own_name(preset: str, model: str | None, data: str | None) -> str:
+    """Folder name for runs with custom data or another network, to keep them apart from the runs of the preset."""
+    if data is not None:
+        return Path(data).stem
+    if model is None:
+        return ""
+    return f"{preset.partition('/')[0]}-{model.rpartition(':')[2]}"
+
+
+def _default_folder(preset: str, file: Path | None, seed: int, resume: bool, own: str) -> Path:
+    from holdfast.config import find_preset, run_name
     from holdfast.errors import expected
     from holdfast.experiment.layout import run_folder
 
+    if preset and own:
+        return Path("runs") / own / run_name(find_preset(preset).partition("/")[2].partition(":")[0], seed)
     if preset:
-        before = Path("runs") / preset.replace("/", "-").replace(":", "-")  # where version 0.1 put it
+        before = Path("runs") / preset.replace("/", "-").replace(":", "-")  # the default folder of version 0.1
         return before if resume and before.is_dir() else run_folder(find_preset(preset), seed)
     if file is None:
         fix = "try: holdfast train digits/erar"
@@ -122,6 +137,6 @@ def _resume_command(folder: Path) -> str:
 
 
 def _say(text: str, stream: Any) -> None:
-    """One of many processes speaks for all."""
+    """Print from the process of rank 0 only."""
     if os.environ.get("RANK", "0") == "0":
         print(text, file=stream)

@@ -97,14 +97,16 @@ def _entry(file: str, name: str) -> Mapping[str, Any]:
 
 def _presets(dataset: str) -> dict[str, Any]:
     """The presets of a dataset: those that follow from the methods of common.toml, and those that its file names."""
-    file, found = _file(dataset), {}
+    file = _file(dataset)
+    found: dict[str, Any] = {}
     for tier, offers in file["tier"].items():
         for method, entry in _file("common")["part"].items():
             uses = entry.get("uses")
             if uses is not None and all(part in offers for part in uses):
                 bases = [base for part in ("base", *uses) for base in offers[part]]
                 found[f"{method}:{tier}"] = {"base": [*bases, f"common/{method}"]}
-    return found | file["preset"]
+    found |= file["preset"]
+    return found
 
 
 @cache

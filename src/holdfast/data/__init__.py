@@ -1,6 +1,6 @@
-"""Datasets: named ones from verified sources, the user's own, and batches of them. Imports `storage`.
+"""Datasets: named datasets from verified sources, user data, and batches. Imports `storage` and `engine`.
 
-`datasets/` has one file per dataset, `sources/` where the files come from, `formats/` how they are read.
+`datasets/` has one file per dataset, `sources/` finds and downloads the files, `formats/` reads them.
 """
 
 from holdfast.data import transforms

@@ -1,4 +1,4 @@
-"""A split of a dataset in memory: pixels stay uint8 until they are on the device."""
+"""One split of a dataset in memory. Pixels stay uint8 until they are on the device."""
 
 from dataclasses import dataclass, replace
 
@@ -14,10 +14,10 @@ Indices = Tensor | list[int] | range
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Dataset:
-    """Images with labels and stable ids, and where they came from.
+    """Images with labels, stable ids and their origin.
 
-    `checksum` is the content checksum of the whole split as decoded, before any subset or transform; together with
-    `ids` and `source`, which names the transforms, it says exactly which pixels these are.
+    `checksum` is the content checksum of the whole decoded split, before any subset or transform. `source` names the
+    transforms. Together with `ids`, the two identify the pixels exactly.
     """
 
     x: Tensor  # uint8 [N, C, H, W], or float32 in [0, 1]
@@ -50,7 +50,7 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
-        """Number of classes, whether or not each has an example here."""
+        """Number of classes, including classes without an example here."""
         return len(self.class_names)
 
     @property
@@ -60,14 +60,14 @@ class Dataset:
         return channels, height, width
 
     def subset(self, indices: Indices) -> "Dataset":
-        """The examples at `indices` (positions, not ids), in that order, with their ids."""
+        """The examples at `indices` (positions, not ids), in that order. They keep their ids."""
         chosen = torch.as_tensor(indices, dtype=torch.int64)
         if len(chosen) and not (chosen.min() >= 0 and chosen.max() < len(self)):
             raise expected(f"indices from 0 to {len(self) - 1}", got=f"{chosen.min()} to {chosen.max()}")
         return replace(self, x=self.x[chosen], y=self.y[chosen], ids=self.ids[chosen])
 
     def stratified(self, n: int, seed: int = 0) -> "Dataset":
-        """`n` examples, each class in proportion, chosen by hash of (seed, id): the same on every platform."""
+        """Stratified subset of `n` examples, chosen by hash of (seed, id), so it is the same on every platform."""
         indices = stratified_indices(self.y.numpy(), n, seed, self.ids.numpy())
         return self.subset(torch.from_numpy(indices))
 
@@ -75,7 +75,7 @@ class Dataset:
 def make_dataset(
     arrays: Arrays, *, name: str, split: str, class_names: tuple[str, ...], source: str, checksum: str = ""
 ) -> Dataset:
-    """Wrap decoded arrays without copying them; ids count from 0, the checksum is computed unless known."""
+    """Wrap decoded arrays without copying. Ids count from 0; the checksum is computed unless given."""
     return Dataset(
         x=torch.from_numpy(arrays.x),
         y=torch.from_numpy(arrays.y),
@@ -89,7 +89,9 @@ def make_dataset(
 
 
 def to_float(x: Tensor, device: torch.device | str | None = None) -> Tensor:
-    """Pixels uint8 0..255 to float32 in [0, 1]; bytes are moved to the device and scaled there. Floats are kept.
+    """Convert uint8 pixels 0..255 to float32 in [0, 1].
+
+    The bytes are moved to the device and scaled there. Float32 pixels are only moved.
 
     >>> to_float(torch.tensor([0, 51, 255], dtype=torch.uint8)).tolist()
     [0.0, 0.20000000298023224, 1.0]

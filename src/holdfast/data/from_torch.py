@@ -1,4 +1,4 @@
-"""Data that a user has in memory already: tensors, or an ordinary `torch.utils.data.DataLoader`."""
+"""Datasets from data in memory: tensors, or a `torch.utils.data.DataLoader`."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -15,9 +15,9 @@ from holdfast.errors import expected
 def from_tensors(
     x: Tensor, y: Tensor, *, ids: Tensor | None = None, name: str = "tensors", class_names: Sequence[str] = ()
 ) -> Dataset:
-    """A dataset from images [N, C, H, W], uint8 or floats in [0, 1], and labels [N].
+    """Build a dataset from images [N, C, H, W], uint8 or floats in [0, 1], and labels [N].
 
-    Ids number the examples and default to 0 ... N - 1; class names default to the numbers of the classes.
+    `ids` default to 0 ... N - 1; `class_names` default to the class indices.
 
     >>> from_tensors(torch.rand(4, 1, 8, 8), torch.tensor([0, 1, 1, 0])).num_classes
     2
@@ -41,7 +41,7 @@ def from_tensors(
 
 
 def from_loader(loader: Iterable[Any], *, name: str = "loader", class_names: Sequence[str] = ()) -> Dataset:
-    """A dataset from one epoch of an iterable of batches (x, y) or (x, y, id), such as a torch DataLoader."""
+    """Build a dataset from one epoch of batches (x, y) or (x, y, id), such as a torch DataLoader."""
     columns: list[list[Tensor]] = [[], [], []]
     for batch in loader:
         for column, value in zip(columns, split_batch(batch), strict=False):
@@ -55,7 +55,7 @@ def from_loader(loader: Iterable[Any], *, name: str = "loader", class_names: Seq
 
 
 def split_batch(batch: Any) -> tuple[Tensor, ...]:
-    """(x, y) or (x, y, ids) of one batch of a user's loader, as tensors."""
+    """Unpack one batch of a user's loader to tensors (x, y) or (x, y, ids)."""
     if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
         got = f"{type(batch).__name__}" + (f" of {len(batch)}" if isinstance(batch, tuple | list) else "")
         raise expected("batches (x, y) or (x, y, id)", got=got, fix="map the loader's batches to such tuples")
@@ -63,7 +63,7 @@ def split_batch(batch: Any) -> tuple[Tensor, ...]:
 
 
 def as_dataset(data: Any) -> Dataset:
-    """The dataset behind what a user passes: a dataset, a holdfast loader, or an iterable of batches."""
+    """Convert a dataset, a holdfast loader or an iterable of batches to a dataset."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, Loader):

@@ -1,4 +1,4 @@
-"""Batches in an order that is a function of (seed, epoch), whatever the batch size and the number of processes."""
+"""Batches in an order that depends on (seed, epoch) only, not on the batch size or the number of processes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,17 +13,17 @@ from holdfast.rng import make_keys
 Batch = tuple[Tensor, Tensor, Tensor]
 """x float32 [B, C, H, W] in [0, 1], y int64 [B], ids int64 [B], on the device."""
 
-_STREAM = 1 << 32  # epoch e shuffles with stream 2^32 + e, apart from the noise of the same seed and epoch
+_STREAM = 1 << 32  # epoch e shuffles with stream 2^32 + e, separate from the noise of the same seed and epoch
 
 
 @dataclass(frozen=True, eq=False)
 class Loader:
-    """Yields `(x, y, ids)`; holds no state that a resumed or sharded run would have to restore.
+    """Yields `(x, y, ids)`; has no state that a resumed or distributed run must restore.
 
-    `batch_size` is that of the global batch; of each, rank r of `world_size` gets the r-th slice, so that the union
-    over ranks is the batch a single process would see. Slices of a last, smaller batch may be uneven or empty;
-    `drop_last` leaves that batch out. Iterating the loader is `epoch(0)`, every time; a training loop asks for
-    `epoch(e)`, or for `batch(step)` to go on in the middle.
+    `batch_size` is the size of the global batch. Rank r of `world_size` gets the r-th slice of each batch, so the union
+    over ranks is the batch of a single process. Slices of a smaller last batch may be uneven or empty; `drop_last`
+    omits that batch. Iterating over the loader always yields `epoch(0)`. A training loop calls `epoch(e)`, or
+    `batch(step)` to resume in the middle of an epoch.
 
     >>> from holdfast.data.loading import load
     >>> x, y, ids = Loader(load("digits"), 32).batch(0)
@@ -54,7 +54,7 @@ class Loader:
             )
 
     def __len__(self) -> int:
-        """Global batches an epoch."""
+        """Number of global batches per epoch."""
         whole, rest = divmod(len(self.dataset), self.batch_size)
         return whole + (rest > 0 and not self.drop_last)
 
@@ -62,12 +62,12 @@ class Loader:
         return self.epoch(0)
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
-        """All batches of one epoch (this rank's part of them), in the order of (seed, epoch)."""
+        """All batches of one epoch (this rank's slices), in the order given by (seed, epoch)."""
         start = epoch * len(self)
         return (self.batch(step) for step in range(start, start + len(self)))
 
     def batch(self, step: int) -> Batch:
-        """The batch of a global step, counted from the first step of epoch 0: random access, to resume a run."""
+        """The batch of a global step, counted from the first step of epoch 0. Random access lets a run resume."""
         if step < 0:
             raise expected("step >= 0", got=step)
         epoch, index = divmod(step, len(self))
@@ -77,11 +77,11 @@ class Loader:
         return to_float(self.dataset.x[rows], self.device), y.to(self.device), ids.to(self.device)
 
     def order(self, epoch: int) -> Tensor:
-        """Positions [N] in the order of this epoch: sorted by hash of (seed, epoch, id)."""
+        """Positions [N] in the order of this epoch, sorted by hash of (seed, epoch, id)."""
         if not self.shuffle:
             return torch.arange(len(self.dataset))
         if epoch not in self._orders:
-            self._orders.clear()  # only the epoch under way is worth its memory
+            self._orders.clear()  # cache the current epoch only, to save memory
             keys = make_keys(self.seed, self.dataset.ids, _STREAM + epoch)
             self._orders[epoch] = torch.argsort(keys, stable=True)
         return self._orders[epoch]

@@ -1,4 +1,4 @@
-"""`load`: one door to every dataset."""
+"""`load`: the entry point for all datasets."""
 
 import inspect
 import os
@@ -28,10 +28,10 @@ def load(
 ) -> Dataset:
     """Load one split of a named dataset, of an `.npz` file, or of a folder of class folders of images.
 
-    `root` is a folder (or archive, or `.npz`) with the files of a named dataset; `download=False` stays on this
-    machine. `transforms` are names or functions, applied in order. Further options belong to the dataset:
-    `train=55000` for mnist and fashion-mnist; `holdout`, `holdout_seed` for data without a split; `size` for folders;
-    `layout`, `quantize` for `.npz`.
+    `root` is a folder (or archive, or `.npz`) with the files of a named dataset. `download=False` uses local sources
+    only. `transforms` are names or functions, applied in order. Further options depend on the dataset: `train=55000`
+    for mnist and fashion-mnist; `holdout`, `holdout_seed` for data without a split; `size` for folders; `layout`,
+    `quantize` for `.npz`.
 
     >>> len(load("digits", split="test"))
     360
@@ -46,7 +46,7 @@ def load(
 
 
 def load_named(spec: DatasetSpec, split: str, request: Request, *, download: bool = True, **options: Any) -> Dataset:
-    """One split of the dataset that `spec` describes, in the variant that the options ask for."""
+    """Load one split of the dataset that `spec` describes, in the variant selected by `options`."""
     _check_split(split, SPLITS)
     _check_options(spec.variant, options, spec.name)
     arrays, source = obtain(spec, split, request, download=download)
@@ -64,7 +64,7 @@ def load_named(spec: DatasetSpec, split: str, request: Request, *, download: boo
 def _load_own(path: Path, split: str, root: object, options: Mapping[str, Any]) -> Dataset:
     door = load_folder if path.is_dir() else load_npz
     if not path.exists() or (door is load_npz and path.suffix != ".npz"):
-        find_spec(str(path))  # raises, with the names there are
+        find_spec(str(path))  # raises an error that lists the known names
     if root is not None:
         raise expected("root only with a dataset's name", got=f"root={root!r} with the path {path}", fix="leave it out")
     _check_split(split, (*SPLITS, "all"))

@@ -1,4 +1,4 @@
-"""The named datasets. To add one: write its file with a `DatasetSpec`, and add a line here."""
+"""Registry of named datasets. To add one, write its file with a `DatasetSpec` and add it to the table here."""
 
 import difflib
 
@@ -14,7 +14,7 @@ SPECS = {spec.name: spec for spec in _SPECS}
 
 
 def names() -> tuple[str, ...]:
-    """Names that `load` knows.
+    """Names of the datasets that `load` knows.
 
     >>> "mnist" in names()
     True
@@ -23,7 +23,7 @@ def names() -> tuple[str, ...]:
 
 
 def find_spec(name: str) -> DatasetSpec:
-    """The spec of that name; the error for an unknown one suggests the nearest."""
+    """The spec called `name`; the error for an unknown name suggests the closest ones."""
     if name in SPECS:
         return SPECS[name]
     near = difflib.get_close_matches(name.lower(), names(), n=2, cutoff=0.4)

@@ -1,4 +1,4 @@
-"""What the registry knows of a dataset."""
+"""The description of a named dataset in the registry."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from holdfast.data.sources.kinds import Source
 
 
 def as_it_is(dataset: Dataset) -> Dataset:
-    """The dataset: for specs without options."""
+    """Return the dataset unchanged; for specs without options."""
     return dataset
 
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetSpec:
-    """A named dataset: its shape, its verified content, and the sources in the order they are tried.
+    """A named dataset: its shape, its verified content, and its sources in the order in which they are tried.
 
-    `variant` takes the loaded split and the dataset's own options (its keyword-only parameters) and returns the variant
-    asked for; `by_hand` tells the user how to supply the files when no source answers.
+    `variant` takes the loaded split and the options of the dataset (its keyword-only parameters) and returns the
+    requested variant. `by_hand` tells the user how to provide the files if every source fails.
     """
 
     name: str

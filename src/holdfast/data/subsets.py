@@ -1,4 +1,4 @@
-"""Stratified choices that are the same on every platform: integer shares, and an order by keyed hash."""
+"""Stratified subsets that are the same on every platform, by integer shares and an order by keyed hash."""
 
 import numpy as np
 import torch
@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 from holdfast.errors import expected
 from holdfast.rng import make_keys
 
-_STREAM = 0x5B5E75  # keeps these draws apart from the noise of the same seed
+_STREAM = 0x5B5E75  # separates these draws from the noise of the same seed
 
 
 def shares(counts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """How many of `n` each class gets: proportional to `counts`, by largest remainder, ties to the lower class.
+    """Number of examples per class out of `n`: proportional to `counts`, by largest remainder, ties to the lower class.
 
     >>> shares(np.array([5, 3, 2]), 5).tolist()
     [3, 1, 1]
@@ -26,9 +26,9 @@ def shares(counts: NDArray[np.int64], n: int) -> NDArray[np.int64]:
 def stratified_indices(
     y: NDArray[np.int64], n: int, seed: int, ids: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
-    """Positions, ascending, of `n` examples: each class's share, those of smallest hash of (seed, id)."""
+    """Ascending positions of `n` examples: in each class, its share with the smallest hashes of (seed, id)."""
     if not 1 <= n <= len(y):
-        raise expected(f"a subset of 1 to {len(y)} examples", got=n, fix="ask for no more than the split has")
+        raise expected(f"a subset of 1 to {len(y)} examples", got=n, fix="request no more examples than the split has")
     ids = np.arange(len(y)) if ids is None else ids
     keys = make_keys(seed, torch.from_numpy(ids), _STREAM).numpy()
     order = np.lexsort((keys, y))  # class by class, by hash within the class
@@ -39,7 +39,7 @@ def stratified_indices(
 
 
 def hold_out(y: NDArray[np.int64], holdout: float | int, seed: int) -> dict[str, NDArray[np.int64]]:
-    """Split positions into a stratified test part (a fraction, or a count if an int) and the rest for training."""
+    """Split positions into a stratified test part (a fraction, or a count if an int) and a training part."""
     whole = isinstance(holdout, int)
     count = int(holdout) if whole else round(holdout * len(y))
     if not 0 < count < len(y):

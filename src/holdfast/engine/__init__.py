@@ -1,4 +1,4 @@
-"""How passes through a network are computed: gradients, chunks, threads, CPU kernels, pass counts, input checks.
+"""Passes through a network: gradients, chunks, threads, CPU kernels, pass counts and input checks.
 
-Nothing here knows what an explanation is.
+This package does not depend on any explanation method.
 """

@@ -1,4 +1,4 @@
-"""What every door into the engine refuses, in one place: images, labels and keys that cannot be right."""
+"""Input checks shared by all entry points: images, labels, logits and keys."""
 
 import torch
 from torch import Tensor
@@ -7,10 +7,10 @@ from holdfast.errors import expected
 
 
 def check_images(x: Tensor) -> None:
-    """Refuse anything but a float batch [B, C, H, W] of finite pixels in [0, 1]."""
+    """Check that x is a float batch [B, C, H, W] of finite pixels in [0, 1]."""
     if not isinstance(x, Tensor) or x.dim() != 4 or not x.is_floating_point():
         got = f"{x.dtype} of shape {list(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-        raise expected("float images [B, C, H, W]", got=got, fix="use holdfast.data.to_float for bytes")
+        raise expected("float images [B, C, H, W]", got=got, fix="convert bytes with holdfast.data.to_float")
     if not bool(x.isfinite().all()):
         rows = (~x.flatten(1).isfinite().all(1)).nonzero().flatten().tolist()
         raise expected("finite pixels", got=f"NaN or infinity in images {rows[:5]}", fix="remove or repair them")
@@ -19,25 +19,25 @@ def check_images(x: Tensor) -> None:
         raise expected(
             "pixels in [0, 1]",
             got=f"[{low:g}, {high:g}]",
-            fix="put the normalisation into holdfast.Classifier(net, mean, std)",
+            fix="move the normalisation into holdfast.Classifier(net, mean, std)",
         )
 
 
 def check_labels(y: Tensor, batch: int, classes: int | None = None) -> None:
-    """Refuse anything but int64 labels [B] below the number of classes."""
+    """Check that y holds int64 labels [B] below the number of classes."""
     if not isinstance(y, Tensor) or y.dtype != torch.int64 or y.shape != (batch,):
         got = f"{y.dtype} of shape {list(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
-        raise expected(f"int64 labels [{batch}], one for each image", got=got)
+        raise expected(f"int64 labels [{batch}], one per image", got=got)
     if classes is not None and batch and not bool(((y >= 0) & (y < classes)).all()):
         got = f"labels from {int(y.min())} to {int(y.max())}"
-        raise expected(f"labels from 0 to {classes - 1}, the outputs of the model", got=got)
+        raise expected(f"labels from 0 to {classes - 1}, one per output of the model", got=got)
 
 
 def check_outputs(logits: Tensor) -> None:
-    """Refuse logits [B, K] from which no prediction can be read: NaN, infinity, or a single one."""
+    """Check that the logits [B, K] are finite and cover at least two classes, so that they give a prediction."""
     if logits.shape[1] < 2:
         fix = "a network with one output for two classes can return torch.cat([torch.zeros_like(z), z], 1)"
-        raise expected("at least two logits, one for each class", got=logits.shape[1], fix=fix)
+        raise expected("at least two logits, one per class", got=logits.shape[1], fix=fix)
     if not bool(logits.isfinite().all()):
         rows = (~logits.isfinite().all(1)).nonzero().flatten().tolist()
         fix = "check its weights and the normalisation of its input"
@@ -45,7 +45,7 @@ def check_outputs(logits: Tensor) -> None:
 
 
 def check_keys(keys: Tensor, batch: int) -> None:
-    """Refuse anything but one int64 key for each image."""
+    """Check that there is one int64 key per image."""
     if not isinstance(keys, Tensor) or keys.dtype != torch.int64 or keys.shape != (batch,):
         got = f"{keys.dtype} of shape {list(keys.shape)}" if isinstance(keys, Tensor) else type(keys).__name__
-        raise expected(f"int64 keys [{batch}]", got=got, fix="holdfast.make_keys(seed, ids) makes them")
+        raise expected(f"int64 keys [{batch}]", got=got, fix="create them with holdfast.make_keys(seed, ids)")

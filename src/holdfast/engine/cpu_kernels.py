@@ -1,16 +1,16 @@
-"""The same convolutions and poolings with less work, for networks that are differentiated twice on a CPU.
+"""Faster convolutions and max-poolings for networks that are differentiated twice on a CPU.
 
-Three things make PyTorch slow there (figures in docs/performance.md):
+PyTorch is slow there for three reasons (figures in docs/performance.md):
 
-- the derivative of a convolution's gradient computes a gradient for the weights whether or not anyone asked;
-- with one or three channels, as in every first layer, the kernels reach a tenth of the machine's rate;
-- max-pooling in the usual memory layout does not use the vector units.
+- the derivative of a convolution's gradient always computes a gradient for the weights, even if it is not needed;
+- with one or three channels, as in every first layer, the kernels reach a tenth of the machine's throughput;
+- max-pooling in the default memory layout does not use the vector units.
 
-A convolution is one half of the trilinear form <y, w * x>; its three partial maps are each other's derivatives,
+A convolution defines the trilinear form <y, w * x>, whose three partial maps are each other's derivatives,
 
     conv(x, w) = w * x,      spread(y, w) = conv^T in x,      correlate(x, y) = conv^T in w,
 
-so three functions that call each other are differentiable to every order and compute only what is needed.
+so three functions that call each other in `backward` are differentiable to any order and compute only what is needed.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,31 +24,32 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 THIN = 4
-"""Up to so many input channels a matrix product with unfolded patches beats the library's gradient."""
+"""Up to this many input channels, a matrix product with unfolded patches is faster than the library's gradient."""
 
 
 @dataclass(frozen=True)
 class StraightPath:
-    """Points start + t_j direction of each example: start and direction [B, ...], t [points]."""
+    """The points start + t_j direction for each example: start and direction [B, ...], t [points]."""
 
     start: Tensor
     direction: Tensor
     t: Tensor
 
     def points(self) -> Tensor:
-        """[points, B, ...]"""
+        """All points, [points, B, ...]."""
         return torch.addcmul(self.start, self.t.reshape(-1, *[1] * self.start.dim()), self.direction)
 
     def shifted(self, by: Tensor) -> "StraightPath":
-        """The same path from another start."""
+        """The path with its start moved by `by`."""
         return StraightPath(self.start + by, self.direction, self.t)
 
 
 class fast_kernels(TorchFunctionMode):  # noqa: N801  (used like a function: `with fast_kernels():`)
-    """Inside this context `conv2d` and `max_pool2d` on CPU tensors take the leaner direction; the values are the same.
+    """Inside this context `conv2d` and `max_pool2d` on CPU tensors use faster kernels; the values are the same.
 
-    `weights=False` promises that no gradient in the weights of a convolution will be asked for. If all images lie on
-    `path`, point after point, a convolution of them is one, too: two convolutions do for all points.
+    With `weights=False` the caller promises not to request gradients in the weights of a convolution. If `images` are
+    the points of `path`, in order, their convolution is a straight path, too: two convolutions are enough for all
+    points.
 
     >>> x, w = torch.rand(2, 1, 8, 8), torch.rand(4, 1, 3, 3)
     >>> with fast_kernels():
@@ -78,14 +79,14 @@ class fast_kernels(TorchFunctionMode):  # noqa: N801  (used like a function: `wi
 def fast_kernels_for(
     x: Tensor, *, weights: bool = True, path: StraightPath | None = None
 ) -> AbstractContextManager[Any]:
-    """`fast_kernels()` for the images x where it pays, else nothing; `path` if they are its points."""
+    """`fast_kernels()` for the images x if that is faster, else a null context; pass `path` if x are its points."""
     pays = x.device.type == "cpu" and not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()
     return fast_kernels(weights=weights, images=x, path=path) if pays else nullcontext()
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """All that is fixed about a convolution."""
+    """The fixed parameters of a convolution."""
 
     image: torch.Size
     kernel: torch.Size
@@ -120,7 +121,7 @@ def _convolve(x: Tensor, w: Tensor, shape: _Shape, bias: Tensor | None = None) -
 
 
 def _channels_innermost(t: Tensor) -> Tensor:
-    """The same values in channels-last order; said by the strides also where there is one channel only."""
+    """The same values in channels-last order, with the strides of that layout even if there is only one channel."""
     t = t.contiguous(memory_format=torch.channels_last)
     _, channels, height, width = t.shape
     return t.as_strided(t.shape, (channels * height * width, 1, channels * width, channels))
@@ -130,7 +131,7 @@ def _spread(y: Tensor, w: Tensor, shape: _Shape) -> Tensor:
     if shape.thin:
         columns = w.flatten(1).T.expand(y.shape[0], -1, -1) @ y.flatten(2)
         return F.fold(columns, shape.image[2:], **shape.windows)
-    nowhere = y.new_empty(()).expand(shape.image)  # only its shape is looked at
+    nowhere = y.new_empty(()).expand(shape.image)  # only its shape is used
     return shape.library_gradient(y.contiguous(), nowhere, w, (True, False))[0]
 
 
@@ -148,7 +149,7 @@ def _apply(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
 
 
 class _Bilinear(torch.autograd.Function):
-    """Remembers both arguments and the shape."""
+    """Saves both arguments and the shape for the backward pass."""
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -200,7 +201,7 @@ class _Correlate(_Bilinear):
 
 
 class _Indexed(torch.autograd.Function):
-    """Remembers the index and the number of places; linear, so nothing else is needed."""
+    """Saves the index and the number of positions; both functions are linear, so nothing else is needed."""
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -209,7 +210,7 @@ class _Indexed(torch.autograd.Function):
 
 
 class _Pick(_Indexed):
-    """(x [B, C, P], index [B, C, Q]) -> x at index; no place is picked twice."""
+    """(x [B, C, P], index [B, C, Q]) -> x at index; no position is picked twice."""
 
     @staticmethod
     def forward(x: Tensor, index: Tensor, size: int) -> Tensor:
@@ -235,7 +236,7 @@ class _Put(_Indexed):
 
 
 class _Pool(torch.autograd.Function):
-    """x -> (maxima of windows that do not overlap, their places [B, C, Q]); `_Pick` whose places x itself decides."""
+    """x -> (maxima of non-overlapping windows, their positions [B, C, Q]): `_Pick` with positions determined by x."""
 
     @staticmethod
     def forward(x: Tensor, window: tuple[int, int], stride: tuple[int, int]) -> tuple[Tensor, Tensor]:

@@ -1,6 +1,6 @@
-"""The one place where gradients of scores are taken: batched over examples and points, in chunks.
+"""Gradients of scores: all are computed here, batched over examples and points, in chunks.
 
-Every gradient map is a weighted sum of gradients at some points around or on the way to x,
+Every gradient map is a weighted sum of gradients at points around x or on a path to x,
 
     G(x) = sum_j w_j grad s(f(p_j(x))),
 
@@ -22,15 +22,15 @@ from holdfast.errors import expected
 from holdfast.types import Model, Target
 
 Place = Callable[[slice, slice], Tensor | StraightPath]
-"""`(examples, points) -> [points, examples, C, H, W]`: where the gradients are taken."""
+"""`(examples, points) -> [points, examples, C, H, W]`: the points at which the gradients are computed."""
 
 PIXELS_PER_PASS = 2**17
-"""Entries of the input in one forward pass when no chunk is asked for: fits the caches, and the memory of a laptop."""
+"""Input entries per forward pass if no `chunk` is given: fits the caches and the memory of a laptop."""
 
 
 @dataclass(frozen=True)
 class GradientSums:
-    """The weighted sum of gradients of each target, and the logits at the last point."""
+    """The weighted sum of gradients for each target, and the logits at the last point."""
 
     gradients: list[Tensor]
     last_logits: Tensor | None
@@ -46,10 +46,10 @@ def weighted_gradients(
     create_graph: bool,
     chunk: int | None = None,
 ) -> GradientSums:
-    """sum_j w_j grad s(f(p_j)) for each target, like x; `chunk` bounds the images in one forward pass.
+    """sum_j w_j grad s(f(p_j)) for each target, with the shape of x; `chunk` bounds the images per forward pass.
 
-    The gradient is with respect to the point itself; with `create_graph` the result remembers how it depends on
-    whatever the points were made of.
+    The gradient is taken with respect to the point itself. With `create_graph` the result is differentiable with
+    respect to the tensors from which the points were computed.
     """
     limit = chunk or images_per_pass(x)
     if x.shape[0] == 0:
@@ -65,29 +65,30 @@ def weighted_gradients(
             totals = [t + g for t, g in zip(totals, gradients, strict=True)]
         return totals, logits[-(rows.stop - rows.start) :]
 
-    with second_order(create_graph):  # once for all threads: it is a setting of the process
+    with second_order(create_graph):  # once for all threads: the setting is process-wide
         found = map_chunks(model, x, x.shape[0], limit, of_rows, points=len(weights))
     sums, ends = zip(*found, strict=True)
     return GradientSums([torch.cat(parts) for parts in zip(*sums, strict=True)], torch.cat(ends))
 
 
 def images_per_pass(x: Tensor) -> int:
-    """How many images like those of x go through the network at once when the caller does not say."""
+    """Default number of images of the size of x per forward pass."""
     return max(1, PIXELS_PER_PASS // math.prod(x.shape[1:]))
 
 
 def check_chunk(chunk: int | None) -> None:
-    """Refuse a bound on the images in one pass that lets none through."""
+    """Check that `chunk`, the bound on the images per forward pass, is at least 1 or None."""
     if chunk is not None and chunk < 1:
-        raise expected("chunk >= 1, the most images in one forward pass, or None", got=chunk)
+        raise expected("chunk >= 1 (the maximum number of images per forward pass) or None", got=chunk)
 
 
 def _gradients(
     model: Model, points: Tensor | StraightPath, targets: Sequence[Target], weights: Tensor, create_graph: bool
 ) -> tuple[list[Tensor], Tensor]:
-    """Weighted sums over the points of the gradients of each target's score, from one forward pass; its logits.
+    """Weighted sums over the points of the gradients of each target's score, and the logits, from one forward pass.
 
-    All points of an example are moved by one shift, zero: the gradient in the shift is the sum of those at the points.
+    One shift, equal to zero, is added to all points of an example: the gradient in the shift is the sum of the
+    gradients at the points.
     """
     with torch.enable_grad():
         path = None
@@ -100,7 +101,7 @@ def _gradients(
             flat = (points + shift).flatten(0, 1)
         with fast_kernels_for(flat, weights=create_graph, path=path):
             logits = check_logits(model(flat), flat)
-        # differentiated again: back through every gradient, but only once through the forward pass they share
+        # With create_graph, the next backward goes through every gradient, but only once through the shared forward.
         add_passes(flat.shape[0], (1 + len(targets)) * (2 if create_graph else 1))
         share = weights.repeat_interleave(shift.shape[0])
         scores = [(share * score(logits, y.repeat(len(weights)))).sum() for score, y in targets]
@@ -121,12 +122,12 @@ def _gradient(score: Tensor, shift: Tensor, create_graph: bool, keep: bool) -> T
 
 
 def check_logits(logits: Tensor, x: Tensor) -> Tensor:
-    """Refuse what is not a tensor of logits [B, K]."""
+    """Check that the output is a tensor of logits [B, K], and return it."""
     if not isinstance(logits, Tensor):
         raise expected(
             "a model that returns logits [B, K]",
             got=type(logits).__name__,
-            fix="wrap it: holdfast.Classifier(net) understands outputs with `.logits`",
+            fix="wrap it in holdfast.Classifier(net), which accepts outputs with `.logits`",
         )
     if logits.dim() != 2 or logits.shape[0] != x.shape[0]:
         raise expected(f"logits [{x.shape[0]}, K]", got=f"shape {list(logits.shape)}")

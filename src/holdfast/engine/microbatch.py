@@ -1,9 +1,9 @@
-"""The sum of a loss over a batch, a few examples at a time.
+"""The sum of a loss over a batch, computed a few examples at a time.
 
-The graph of a loss that contains integrated gradients holds every point of every path until the backward pass: 4.9 GB
+The graph of a loss that contains integrated gradients keeps every point of every path until the backward pass: 4.9 GB
 for one step of ERAR with the paper's settings. Here each slice of the batch is differentiated in the weights as soon
-as it is computed, so that only one slice is held, and slices run in parallel. The result is an ordinary tensor whose
-`backward` hands out the gradient that has been computed already.
+as its loss is computed, so that each thread keeps only one slice in memory. The result is an ordinary tensor whose
+`backward` returns the precomputed gradient.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,9 +29,9 @@ def sum_in_slices(
 ) -> tuple[Tensor, Parts]:
     """The sum of the loss over the examples of x, differentiable once in the weights, and the named parts.
 
-    `points` is the number of images per example in one pass, `twice` whether the loss contains a gradient. Slices need
-    independent examples, so a network in training mode with batch normalisation or dropout, a network of unknown
-    layers, and a caller who asks for it (`whole`) evaluate the batch at once.
+    `points` is the number of images per example in one pass; `twice` tells whether the loss contains a gradient. Slices
+    require independent examples. The whole batch is evaluated at once if the network is in training mode and has batch
+    normalisation or dropout, if it has unknown layers, or if the caller sets `whole`.
     """
     total, most = x.shape[0], max(1, images_per_pass(x) // points)
     weights = [p for p in model.parameters() if p.requires_grad]
@@ -50,7 +50,7 @@ def sum_in_slices(
             seen.append(parts)
         return value, gradients, seen
 
-    with second_order(twice):  # once for all threads: it is a setting of the process
+    with second_order(twice):  # once for all threads: the setting is process-wide
         found = map_chunks(model, x, total, total, of_rows, points=points)
     values, gradients, seen = zip(*found, strict=True)
     every = [parts for some in seen for parts in some]
@@ -61,7 +61,7 @@ def sum_in_slices(
 
 
 def _can_be_sliced(model: nn.Module, x: Tensor, weights: Sequence[nn.Parameter]) -> bool:
-    """Whether slices give the same result: independent examples, and no hook that listens to the gradient."""
+    """Whether slices give the same result: independent examples, and no gradient hooks on the weights."""
     return (
         torch.is_grad_enabled()
         and x.shape[0] > 0
@@ -77,7 +77,7 @@ def _plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
 
 
 class _WithGradient(torch.autograd.Function):
-    """A number whose gradient in the weights has been computed beforehand."""
+    """A scalar whose gradient in the weights is already computed."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, gradients: list[Tensor | None], *weights: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""States of a network for the length of a block, everything restored after."""
+"""Context managers that change the state of a network and restore it afterwards."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ from holdfast.types import Model
 
 @contextmanager
 def evaluating(model: Model) -> Iterator[None]:
-    """Inside: no dropout, batch-norm statistics used and not updated. A plain function has no mode."""
+    """Evaluation mode: no dropout; batch-norm statistics are used but not updated. No effect on a plain function."""
     modes = {m: m.training for m in model.modules()} if isinstance(model, nn.Module) else {}
     for module in modes:
         module.training = False
@@ -23,7 +23,7 @@ def evaluating(model: Model) -> Iterator[None]:
 
 @contextmanager
 def frozen(model: Model) -> Iterator[None]:
-    """Inside: no parameter asks for a gradient, so that none is computed on the way to the gradient in the image."""
+    """No parameter requires a gradient inside the block, so that only the gradient in the image is computed."""
     parameters = model.parameters() if isinstance(model, nn.Module) else ()
     thawed = [p for p in parameters if p.requires_grad]
     for parameter in thawed:

@@ -1,12 +1,12 @@
-"""Chunks of a batch in threads, one chunk per thread.
+"""Chunks of a batch in parallel threads, one chunk per thread.
 
-Two chunks that each run on one thread finish 7 to 15 % earlier than the same two one after the other on two threads:
-small operations do not divide well, and between them a thread always waits. PyTorch releases the interpreter while it
-computes, so Python's own threads are enough.
+Two chunks that run in parallel on one thread each finish 7 to 15 % earlier than one after the other on two threads:
+small operations do not parallelise well, and threads wait between them. PyTorch releases the GIL while it computes, so
+Python threads are enough.
 
-A network that keeps something between two lines of its `forward` must not run twice at the same time. Only networks
-made of PyTorch's and our own layers are known not to; all others run chunk after chunk, as do those on a GPU. So does
-everything on a version of PyTorch that lacks the private names this module needs.
+A network that keeps state between two lines of its `forward` must not run twice at the same time. Only networks made of
+PyTorch's and holdfast's own layers are known to be safe. All other networks, and networks on a GPU, process one chunk
+after the other. So does every network on a version of PyTorch that lacks the private names this module needs.
 """
 
 import threading
@@ -26,22 +26,22 @@ Result = TypeVar("Result")
 ModeStack = Callable[[], list[Any]]
 
 MAX_THREADS = 4
-"""Chunks at the same time; the threads of a larger machine are divided among them."""
+"""Maximum number of chunks at the same time; on a larger machine each chunk uses several threads."""
 
 WORTH_A_THREAD = 2**16
-"""Entries of the input in one chunk; with less, one chunk on all threads is faster."""
+"""Minimum number of input entries per chunk; with fewer, one chunk on all threads is faster."""
 
 WORKER = "holdfast-chunk"
-"""What the names of our threads begin with."""
+"""Prefix of the names of the worker threads."""
 
 RANDOM_LAYERS = (nn.FractionalMaxPool2d, nn.FractionalMaxPool3d)
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def _private_names() -> tuple[ModeStack, ModeStack, tuple[type, ...]] | None:
-    """The stacks of function and dispatch modes, and the layers that mix examples or draw numbers in training mode.
+    """The stacks of function and dispatch modes, and the layers that mix examples or use randomness in training mode.
 
-    These are private to PyTorch. None where one of them is missing: then nothing runs in parallel.
+    These are private to PyTorch. Returns None if one of them is missing; then nothing runs in parallel.
     """
     try:
         from torch.overrides import _get_current_function_mode_stack
@@ -66,10 +66,10 @@ _PRIVATE = _private_names()
 def map_chunks(
     model: Model, like: Tensor, total: int, most: int, work: Callable[[slice], Result], *, points: int = 1
 ) -> list[Result]:
-    """`work` on consecutive slices of at most `most` out of `total` examples, in their order.
+    """Apply `work` to consecutive slices of at most `most` out of `total` examples; results are in order.
 
-    `like` is a batch of images that tells the device and the size of an example, each of which goes through the
-    network at `points` points. The slices are of equal size, so that no thread waits long for another.
+    `like` is a batch of images that provides the device and the size of an example. Each example passes through the
+    network at `points` points. The slices have equal size, so that no thread waits long for another.
     """
     ways = _ways(model, like, total, points)
     if ways == 1 or _PRIVATE is None:
@@ -91,11 +91,11 @@ def map_chunks(
     futures = [pool.submit(in_thread, part) for part in parts]
     try:
         found = [future.result() for future in futures]
-    finally:  # after an error or Ctrl-C no thread may still be at work when the network's modes are put back
+    finally:  # after an error or Ctrl-C no thread may still be running when the network's modes are restored
         for future in futures:
             future.cancel()
         wait(futures)
-        torch.set_num_threads(threads)  # a new thread that sets its own number also sets it for threads yet to come
+        torch.set_num_threads(threads)  # setting the number in a new thread also sets it for future threads
     add_passes(sum(passes for _, passes in found), 1)
     return [result for result, _ in found]
 
@@ -106,7 +106,7 @@ def slices(total: int, size: int) -> list[slice]:
 
 
 def examples_are_independent(model: Model, like: Tensor) -> bool:
-    """Whether the chunks of a batch are independent of each other and may go through the network at the same time."""
+    """Whether the chunks of a batch are independent and may pass through the network at the same time."""
     if _PRIVATE is None or not isinstance(model, nn.Module):
         return False
     _, dispatch_modes, mixing = _PRIVATE
@@ -121,15 +121,15 @@ def examples_are_independent(model: Model, like: Tensor) -> bool:
 
 
 def _ways(model: Model, like: Tensor, total: int, points: int) -> int:
-    """How many chunks may and should run at the same time."""
-    if threading.current_thread().name.startswith(WORKER):  # a worker that waited for its own pool would wait forever
+    """Number of chunks to run at the same time."""
+    if threading.current_thread().name.startswith(WORKER):  # a worker that waits for its own pool would deadlock
         return 1
     ways = min(torch.get_num_threads(), MAX_THREADS, total, total * points * like[:1].numel() // WORTH_A_THREAD)
     return ways if ways > 1 and examples_are_independent(model, like) else 1
 
 
 def _is_stateless(layer: nn.Module, mixing: tuple[type, ...]) -> bool:
-    """Whether a layer is known to be a function of each example alone, without hooks."""
+    """Whether a layer is known to treat each example independently, and has no hooks."""
     return (
         type(layer).__module__.startswith(("torch.nn.", "holdfast."))
         and not isinstance(layer, RANDOM_LAYERS)
@@ -139,5 +139,5 @@ def _is_stateless(layer: nn.Module, mixing: tuple[type, ...]) -> bool:
 
 
 def _set_threads(threads: int) -> None:
-    torch.get_num_threads()  # the first call sets a new thread to the number of the process: ask before setting
+    torch.get_num_threads()  # the first call resets a new thread to the process-wide number, so call it before setting
     torch.set_num_threads(threads)

@@ -1,8 +1,8 @@
-"""Example-passes: the cost of a computation that does not depend on the machine.
+"""Example-passes: a machine-independent measure of computational cost.
 
 One pass is one example going forward or backward through the network once. A gradient that is differentiated again
-costs four: forward, backward, and the backward of both. The places that call a network report here; nobody else has
-to know.
+costs four passes: forward, backward, and the backward of both. Functions that call a network report their passes with
+`add_passes`; other code does not have to count.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass
 class PassCounter:
-    """Passes counted since it was switched on."""
+    """Number of passes since counting started."""
 
     passes: int = 0
 
@@ -23,7 +23,7 @@ _COUNTERS: ContextVar[tuple[PassCounter, ...]] = ContextVar("counters", default=
 
 @contextmanager
 def count_passes() -> Iterator[PassCounter]:
-    """Count the example-passes of everything inside.
+    """Count the example-passes inside the block.
 
     >>> with count_passes() as counter:
     ...     add_passes(8, 2)
@@ -39,6 +39,6 @@ def count_passes() -> Iterator[PassCounter]:
 
 
 def add_passes(examples: int, passes_each: int) -> None:
-    """Report that `examples` went through the network `passes_each` times."""
+    """Report that `examples` examples passed through the network `passes_each` times each."""
     for counter in _COUNTERS.get():
         counter.passes += examples * passes_each

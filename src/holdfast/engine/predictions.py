@@ -1,4 +1,4 @@
-"""Predicted labels, in pieces that fit into memory."""
+"""Predicted labels, computed in chunks that fit into memory."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Predictions:
 
 @torch.no_grad()
 def predictions(model: Model, x: Tensor, images_per_pass: int, *, check: bool = False) -> Predictions:
-    """argmax of the logits of x, in pieces; with `check`, logits from which nothing can be predicted are refused."""
+    """argmax of the logits of x, computed in chunks; `check` verifies the logits with `check_outputs`."""
     add_passes(x.shape[0], 1)
 
     def of_rows(part: slice) -> Tensor:

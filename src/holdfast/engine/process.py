@@ -1,6 +1,6 @@
-"""What a command sets for its own process before it computes: threads and the memory allocator.
+"""Process-wide settings of the command line: number of threads and memory allocator.
 
-Only the command line does this. A program that imports holdfast keeps its own settings.
+Only the command line changes them. A program that imports holdfast keeps its own settings.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ _KEPT, _LARGEST = 2**31 - 1, 32 * 2**20
 
 
 def usable_cores() -> int:
-    """Cores this process may use: its affinity, or the quota of its container if that is less."""
+    """Number of cores this process may use: its CPU affinity, or the quota of its container if that is smaller."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
@@ -25,7 +25,7 @@ def usable_cores() -> int:
 
 
 def set_threads(asked: int | None = None) -> None:
-    """Let PyTorch use `asked` threads, else those of OMP_NUM_THREADS, else one a usable core; before it is imported."""
+    """Use `asked` threads, else OMP_NUM_THREADS, else one per usable core; call before PyTorch is imported."""
     if asked is not None and asked < 1:
         raise expected("--threads >= 1", got=asked)
     if asked is not None or not os.environ.get("OMP_NUM_THREADS"):
@@ -34,12 +34,12 @@ def set_threads(asked: int | None = None) -> None:
 
 
 def keep_memory() -> None:
-    """Keep freed memory instead of giving it back: each step needs the same again, and fresh pages cost 5 to 12 %."""
+    """Keep freed memory instead of returning it to the system: each step reuses it, and fresh pages cost 5 to 12 %."""
     if not sys.platform.startswith("linux"):
         return
     try:
         mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):  # a C library without it
+    except (OSError, AttributeError):  # the C library has no mallopt
         return
     mallopt(_MMAP_THRESHOLD, _LARGEST)
     mallopt(_TRIM_THRESHOLD, _KEPT)

@@ -1,4 +1,4 @@
-"""Kernels that can be differentiated twice."""
+"""Attention kernels that can be differentiated twice."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 @contextmanager
 def second_order(enabled: bool = True) -> Iterator[None]:
-    """Use the plain attention kernel inside the block: the fused ones cannot be differentiated twice."""
+    """Use the plain attention kernel inside the block; the fused kernels cannot be differentiated twice."""
     if not enabled:
         yield
         return

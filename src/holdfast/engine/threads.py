@@ -1,4 +1,4 @@
-"""Threads that stay for the life of the process: new ones would fetch fresh memory from the system at every call."""
+"""Thread pools that live as long as the process; new threads would allocate fresh memory on every call."""
 
 import os
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from typing import Any
 
 @cache
 def shared_pool(name: str, workers: int, begin: Callable[..., object] | None = None, *given: Any) -> ThreadPoolExecutor:
-    """`workers` waiting threads whose names start with `name`, each of which calls `begin(*given)` first."""
+    """A pool of `workers` threads whose names start with `name`; each thread first calls `begin(*given)`, if set."""
     return ThreadPoolExecutor(workers, name, begin, given)
 
 
-if hasattr(os, "register_at_fork"):  # a child has the pools without their threads
+if hasattr(os, "register_at_fork"):  # a forked child inherits the pools without their threads
     os.register_at_fork(after_in_child=shared_pool.cache_clear)

@@ -1,6 +1,6 @@
-"""Measure a trained network: accuracy, accuracy under attack, how far its maps can be moved, and how good they are.
+"""Evaluation of a trained network: accuracy, accuracy under PGD, robustness of its maps and quality of its maps.
 
-Imports `recipes`, `data`, `runs` and every room before them.
+This package imports `recipes`, `data`, `runs` and the packages before them.
 """
 
 from holdfast.evaluation.evaluate import evaluate

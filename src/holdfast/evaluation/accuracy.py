@@ -1,4 +1,4 @@
-"""Natural accuracy and accuracy under PGD, one row an example, resumable."""
+"""Natural accuracy and accuracy under PGD: one row per example, resumable."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ _COLUMNS = ("id", "label", "prediction", "pgd_correct")
 
 @dataclass
 class Accuracy:
-    """Predictions by example id; `correct_under_attack` only for the examples that PGD was run on."""
+    """Labels and predictions by example id; `correct_under_attack` covers only the examples attacked with PGD."""
 
     label: dict[int, int] = field(default_factory=dict)
     prediction: dict[int, int] = field(default_factory=dict)
@@ -29,13 +29,13 @@ class Accuracy:
 
     @property
     def natural(self) -> float | None:
-        """Share of right predictions."""
+        """Share of correct predictions, None without examples."""
         hits = [self.prediction[i] == label for i, label in self.label.items()]
         return sum(hits) / len(hits) if hits else None
 
     @property
     def under_attack(self) -> float | None:
-        """Share of predictions that PGD could not break."""
+        """Share of attacked examples still classified correctly under PGD, None if no example was attacked."""
         hits = list(self.correct_under_attack.values())
         return sum(hits) / len(hits) if hits else None
 
@@ -52,10 +52,10 @@ def measure_accuracy(
     device: torch.device | str | None,
     path: Path | None,
 ) -> Iterator[int]:
-    """Fill `found` batch by batch, yielding how many examples it holds so far.
+    """Fill `found` batch by batch and yield the number of examples it holds so far.
 
-    All of `data` is predicted; `attacked`, a part of it, goes through PGD as well. Examples that `found` knows are
-    skipped; with a `path` every batch is written there, for `read_accuracy` to find.
+    The network predicts all examples of `data` and is attacked with PGD on `attacked`, a subset of `data`. Examples
+    already in `found` are skipped. If `path` is given, every batch is appended to it; `read_accuracy` reads the file.
     """
     under_pgd = {int(i) for i in attacked.ids} if pgd is not None else set()
     done = {i for i in found.label if i not in under_pgd or i in found.correct_under_attack}
@@ -90,7 +90,7 @@ def _one_batch(
 def _batches(
     data: Dataset, batch_size: int, device: torch.device | str | None, skip: set[int]
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Always the same batches, without those of which all is known, so that a resumed run repeats the unbroken one."""
+    """Yield the batches in a fixed order and skip finished ones, so that a resumed run uses the same batches."""
     for start in range(0, len(data), batch_size):
         part = slice(start, start + batch_size)
         if skip.issuperset(data.ids[part].tolist()):
@@ -114,7 +114,7 @@ def _note(found: Accuracy, example: int, label: int, prediction: int, right: boo
 
 
 def read_accuracy(path: Path | None) -> Accuracy:
-    """What an earlier, perhaps interrupted, call has written."""
+    """Read the rows written by an earlier, possibly interrupted, call."""
     found = Accuracy()
     if path is None or not path.exists():
         return found

@@ -1,4 +1,4 @@
-"""Can I trust its maps? The question of someone who has a trained classifier and a folder of images.
+"""Audit of a trained classifier: how far a small perturbation can change its saliency maps.
 
 result = holdfast.audit(model, holdfast.data.load("images/", split="all"))
 print(result)
@@ -26,20 +26,20 @@ from holdfast.runs.summary import RunInfo
 from holdfast.types import Attribution
 
 STURDY, FRAGILE = 0.8, 0.5
-"""Median share of the top pixels that is kept: from here on the maps hold, below there they do not."""
+"""Thresholds on the median share of top pixels kept: robust from `STURDY` on, not robust below `FRAGILE`."""
 
 TITLES = {CONTROL: "random noise", REFERENCE: "top-k attack", STRONGEST: "strongest of 8"}
-"""Attacks as the audit names them; others go by their own name."""
+"""Attack name -> its name in the printed audit; other attacks are printed under their own name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSettings:
-    """What counts as an invisible change, and how hard to search.
+    """Settings of an audit: the threat model, the explanation and the strength of the attacks.
 
-    `eps` is the largest change of a pixel (pixels are in [0, 1]); `k` the number of top pixels that are watched, a
-    tenth of the image when not given; `map` names the explanation (`holdfast.attribution.MAPS`), or `attribution` is
-    one of your own. `strong` also runs the ensemble of eight attacks, each with half the steps; `attacks` names the
-    attacks instead (`holdfast.recipes.ATTACKS`).
+    `eps` is the largest change per pixel (pixels are in [0, 1]). `k` is the number of top pixels that are compared; the
+    default is a tenth of the pixels. `map` names the explanation (`holdfast.attribution.MAPS`); `attribution` replaces
+    it by an attribution object of your own. `strong` adds the ensemble of eight attacks, each with half the steps.
+    `attacks` lists the attacks to run instead (`holdfast.recipes.ATTACKS`).
 
     >>> AuditSettings(eps=4 / 255, limit=16).map
     'ig'
@@ -59,13 +59,13 @@ class AuditSettings:
 
     @property
     def attack_names(self) -> tuple[str, ...]:
-        """The attacks that are run."""
+        """Names of the attacks to run."""
         return self.attacks or ((REFERENCE, STRONGEST, CONTROL) if self.strong else (REFERENCE, CONTROL))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """The answer: the evaluation behind it, and one screen of words."""
+    """Result of an audit: the full evaluation, and a one-screen text summary (`str(audit)`)."""
 
     evaluation: Evaluation
     settings: AuditSettings
@@ -74,7 +74,7 @@ class Audit:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What `summary.json` holds."""
+        """The content of `summary.json`."""
         return self.evaluation.summary
 
     def __str__(self) -> str:
@@ -82,45 +82,45 @@ class Audit:
 
     @property
     def decisive(self) -> str:
-        """The attack that decides: the ensemble if it was run, else the first that is not the random control."""
+        """The attack behind the verdict: the ensemble if it was run, else the first that is not the random control."""
         names = [name for name in self.settings.attack_names if name != CONTROL] or [CONTROL]
         return STRONGEST if STRONGEST in names else names[0]
 
     @property
     def verdict(self) -> str:
-        """One sentence: do the maps hold?"""
+        """One sentence that says whether the maps are robust."""
         kept = self._median(self.decisive, "top_k")
         if kept is None:
-            return "No image could be attacked, so nothing can be said; see the outcomes."
-        what = f"half of the images keep at most {kept:.0%} of their top {self.k} pixels"
+            return "No image could be attacked, so there is no verdict; see the outcomes in the report."
+        what = f"the median image keeps {kept:.0%} of its top {self.k} pixels"
         if kept >= STURDY:
-            return f"The maps hold: {what}."
-        word = "do not hold" if kept < FRAGILE else "hold in part"
-        return f"The maps {word}: under a change nobody sees and with the prediction unchanged, {what}."
+            return f"The maps are robust to these attacks: {what}."
+        word = "not robust" if kept < FRAGILE else "partly robust"
+        return f"The maps are {word}: under a small perturbation that keeps the prediction, {what}."
 
     @property
     def advice(self) -> str:
-        """What to do next."""
+        """The recommended next step."""
         kept = self._median(self.decisive, "top_k")
         if kept is None:
-            return "next: check labels and preprocessing: the network must predict the given labels."
+            return "next: check the labels and the preprocessing; the network must predict the given labels."
         if kept >= STURDY:
-            return "next: audit a larger sample (--limit None) and the images your users really bring."
+            return "next: audit more images (--limit None), and images from the data you use in practice."
         return (
-            "next: look at the worst examples in the report; do not show these maps as evidence; harden the network by "
-            "fine-tuning (holdfast train ... --init WEIGHTS) and audit again."
+            "next: look at the worst examples in the report. Do not use these maps as evidence. Fine-tune the network "
+            "for robust maps (holdfast train ... --init WEIGHTS) and audit it again."
         )
 
     def _figures(self) -> list[str]:
         summary = self.summary
         budget = f"{self.settings.eps * 255:g}/255" if self.settings.eps < 0.2 else f"{self.settings.eps:g}"
         lines = [
-            f"{summary['n']} images, predictions right on {_share(summary['natural_accuracy'])}"
-            + (f", under PGD on {_share(summary['pgd_accuracy'])}" if summary["pgd_accuracy"] is not None else ""),
-            f"change of at most {budget} a pixel, prediction kept:",
-            f"  {'':18s}{'top ' + str(self.k) + ' kept':>16s}{'Kendall':>12s}{'could not attack':>20s}",
+            f"{summary['n']} images, accuracy {_share(summary['natural_accuracy'])}"
+            + (f", under PGD {_share(summary['pgd_accuracy'])}" if summary["pgd_accuracy"] is not None else ""),
+            f"medians under a perturbation of at most {budget} per pixel that keeps the prediction:",
+            f"  {'':18s}{'top ' + str(self.k) + ' kept':>16s}{'Kendall':>12s}{'attack failed':>20s}",
         ]
-        names = sorted(self.settings.attack_names, key=lambda name: name != CONTROL)  # the control first
+        names = sorted(self.settings.attack_names, key=lambda name: name != CONTROL)  # the random control first
         lines += [self._line(name, TITLES.get(name, name)) for name in names if name in summary["attacks"]]
         return lines
 
@@ -144,10 +144,11 @@ def audit(
     device: torch.device | str | None = None,
     on_progress: OnProgress | None = None,
 ) -> Audit:
-    """How far an invisible change moves the maps of `model` on `data`, compared with random noise.
+    """Measure how far small perturbations change the maps of `model` on `data`, compared with random noise.
 
-    `data` is a holdfast dataset or loader, or an ordinary DataLoader of (x, y). `labels="predicted"` explains what the
-    network predicts instead of the given labels, for images without labels.
+    `data` is a holdfast dataset or loader, or a PyTorch DataLoader of (x, y). `labels="predicted"` explains the
+    predicted class instead of the given label; use it for images without labels. `out` is a folder for rows and
+    summary; an interrupted audit resumes from it.
 
     >>> import holdfast as hf
     >>> net = hf.models.build("digits-cnn", seed=0)
@@ -205,8 +206,8 @@ def _notes(done: Evaluation, data: Dataset, labels: str) -> tuple[str, ...]:
     if labels == "given" and accuracy is not None and accuracy < 0.5:
         order = ", ".join(data.class_names[:4])
         notes.append(
-            f"only {accuracy:.0%} of the predictions equal the labels; classes were taken in the order {order}, ... "
-            "Is this the order of the network's outputs, and is its normalisation inside (mean, std)?"
+            f"only {accuracy:.0%} of the predictions equal the labels. The assumed order of classes is {order}, ... "
+            "Check that this is the order of the network's outputs and that its normalisation is set (mean, std)."
         )
     for attack in list(done.summary["attacks"].values())[:1]:
         notes += attack["warnings"]

@@ -1,7 +1,8 @@
-"""Evaluate a network: accuracy, accuracy under PGD, and what every attack does to its maps, one row per example.
+"""Evaluate a network: accuracy, accuracy under PGD, and the change of its maps under every attack.
 
-Rows are written as they come, so memory does not grow with the number of images and an interrupted evaluation goes
-on where it stopped. Every random number is a hash of (seed, example id): the rows do not depend on the batch size.
+Each attack gives one row per example. Rows are written after every batch, so memory does not grow with the number of
+images and an interrupted evaluation resumes where it stopped. Every random number is a hash of (seed, example id), so
+the rows do not depend on the batch size.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,9 +44,9 @@ def evaluate(
     device: torch.device | str | None = None,
     on_progress: OnProgress | None = None,
 ) -> Evaluation:
-    """Carry out `protocol` on `data`; with `out`, into a run directory from which an interrupted call goes on.
+    """Run `protocol` on `data`. If `out` is given, write to that run directory and resume an interrupted call.
 
-    `data` is a holdfast dataset or loader, or an ordinary `torch.utils.data.DataLoader` of (x, y) or (x, y, id).
+    `data` is a holdfast dataset or loader, or a `torch.utils.data.DataLoader` of (x, y) or (x, y, id).
 
     >>> import holdfast as hf
     >>> model = hf.Classifier(hf.models.build("digits-cnn", seed=0))
@@ -78,7 +79,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Job:
-    """One evaluation under way: what is measured, where it goes, and who is told."""
+    """One evaluation: its inputs, its output folder and its progress callback."""
 
     model: Model
     dataset: Dataset
@@ -88,7 +89,7 @@ class _Job:
     on_progress: OnProgress | None
 
     def accuracy(self) -> Accuracy:
-        """Natural accuracy on all images, and PGD on a part of them."""
+        """Natural accuracy on all images, and accuracy under PGD on a subset of them."""
         path = None if self.folder is None else self.folder / "accuracy.csv"
         protocol = self.protocol
         attacked, _ = _subset(self.dataset, protocol.pgd_limit, protocol.seed)
@@ -110,7 +111,7 @@ class _Job:
         return found
 
     def attack(self, subset: Dataset, accuracy: Accuracy) -> list[ExampleRow]:
-        """Every attack on every batch; rows that are there already are not made again."""
+        """Run every attack on every batch; rows that already exist are not computed again."""
         table = None if self.folder is None else Examples(self.folder / "examples.csv")
         rows = list(table.read().rows) if table is not None and table.path.exists() else []
         done = {(row.attack, row.id) for row in rows}
@@ -121,18 +122,18 @@ class _Job:
             for name, attack in attacks.items():
                 if all((name, i) in done for i in part.ids.tolist()):
                     continue
-                # the whole batch again, even if some of its rows are there: the rows are those of an unbroken run
+                # Run the whole batch even if some of its rows exist: the rows then equal those of an uninterrupted run.
                 found = _attack_batch(self.model, part, name, attack, self.protocol.seed, accuracy, self.device, sides)
                 fresh = [row for row in found if (name, row.id) not in done]
                 if table is not None:
                     table.append(fresh)
                 rows += fresh
                 self._tell(name, start + len(part), len(subset))
-        wanted = set(subset.ids.tolist())  # an earlier call may have looked at more
+        wanted = set(subset.ids.tolist())  # an earlier call may have attacked more images
         return [row for row in rows if row.attack in attacks and row.id in wanted]
 
     def diagnoses(self, subset: Dataset) -> dict[str, list[str]]:
-        """Warnings about the attacks themselves, by name."""
+        """Warnings about gradient masking and weak attacks, by attack name."""
         few = subset.subset(range(min(self.protocol.diagnose, len(subset))))
         if not len(few):
             return {}
@@ -158,7 +159,7 @@ def _attack_batch(
     device: torch.device | str | None,
     sides: MapCache[CleanSide],
 ) -> list[ExampleRow]:
-    """The rows of one attack on one batch; clean maps and completeness gaps are computed once per attribution."""
+    """Rows of one attack on one batch; clean maps and completeness gaps are computed once per attribution."""
     x, y, keys = _tensors(part, seed, device)
     clean = sides.find(attack.attribution) or clean_side(model, x, y, attack.attribution, with_gap=True)
     sides.store(attack.attribution, clean)
@@ -181,7 +182,7 @@ def _attack_batch(
             label=label,
             prediction=accuracy.prediction[example],
             pgd_correct=accuracy.correct_under_attack.get(example),
-            outcome=Outcome(outcome).name.lower(),  # type: ignore[arg-type]  # same words, checked there
+            outcome=Outcome(outcome).name.lower(),  # type: ignore[arg-type]  # same names; ExampleRow checks them
             scores={metric: values[i] for metric, values in scores.items()},
             winner=winner,
             completeness_gap=gap,
@@ -201,7 +202,7 @@ def _subset(dataset: Dataset, limit: int | None, seed: int) -> tuple[Dataset, st
 
 
 def _summary(rows: Sequence[ExampleRow], accuracy: Accuracy, info: RunInfo) -> dict[str, Any]:
-    """The rows' summary; accuracies come from the larger sets they were measured on, each with its own n."""
+    """Summary of the rows; the accuracies come from the larger sets they were measured on, each with its own n."""
     summary = summarise(rows, info)
     measured = {
         "natural_accuracy": (accuracy.natural, len(accuracy.label)),
@@ -213,5 +214,5 @@ def _summary(rows: Sequence[ExampleRow], accuracy: Accuracy, info: RunInfo) -> d
 
 
 def _tensors(part: Dataset, seed: int, device: torch.device | str | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Images, labels and keys of a part on the device."""
+    """Images, labels and random keys of a subset, on the device."""
     return to_float(part.x, device), part.y.to(device), make_keys(seed, part.ids.to(device))

@@ -21,10 +21,10 @@ def make_panels(
     rows: Sequence[ExampleRow],
     device: torch.device | str | None,
 ) -> Panels | None:
-    """Pictures of the first few images, the same for every network, and of the three whose maps moved most.
+    """Pictures of the first few images, which are the same for every network, and of the three with the lowest Kendall.
 
-    The first attack is run on them once more: its outcome depends on nothing but the example, so this gives what the
-    rows describe, also when those rows were written before an interruption.
+    The first attack runs on these images once more. Its result depends only on the example, so the pictures match the
+    rows, even if the rows were written before an interruption.
     """
     name, attack = next(iter(protocol.attacks.items()))
     positions = {example: row for row, example in enumerate(subset.ids.tolist())}

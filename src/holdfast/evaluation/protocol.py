@@ -1,4 +1,4 @@
-"""What an evaluation measures, and what it returns."""
+"""Protocol of an evaluation (what to measure) and its result."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from holdfast.runs.panels import Panels
 from holdfast.runs.rows import ExampleRow
 
 OnProgress = Callable[[str, int, int], None]
-"""Called after every batch with (what is being done, examples done, examples in all)."""
+"""Called after every batch with (name of the measurement, examples done, examples in total)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationProtocol:
-    """What to measure: the attacks by name, PGD on the prediction, and on how many images each.
+    """What to measure: attacks on the maps by name, PGD on the prediction, and the number of images for each.
 
     >>> from holdfast.recipes import AttackSettings, make_attacks, pgd
     >>> attacks = make_attacks(AttackSettings(eps=0.1, steps=10, k=12, ig_steps=10), ["ifia-topk", "random"])
@@ -25,19 +25,20 @@ class EvaluationProtocol:
     attacks: Mapping[str, ExplanationAttack]
     pgd: PGD | None = None
     limit: int | None = None
-    """Images for the attacks on explanations, a stratified subset drawn from the seed; None is all."""
+    """Images for the attacks on explanations, a stratified subset drawn with the seed; None means all."""
     pgd_limit: int | None = None
+    """Images for PGD, drawn in the same way."""
     panels: int = 6
-    """Examples kept as pictures, besides the three worst."""
+    """Examples kept as pictures, in addition to the three worst."""
     diagnose: int = 0
-    """Images on which the attacks themselves are checked for gradient masking; 0 leaves that out."""
+    """Images on which the attacks are checked for gradient masking; 0 skips the check."""
     batch_size: int = 64
     seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """One row for each attack and example, the summary of them, and pictures of a few."""
+    """One row per attack and example, their summary, and pictures of a few examples."""
 
     rows: tuple[ExampleRow, ...]
     summary: dict[str, Any]

@@ -1,11 +1,11 @@
-"""Is the map any good? A constant map cannot be moved, so robustness alone is not enough.
+"""Quality of maps. A constant map cannot be changed by an attack, so robustness alone is not enough.
 
 agreement         Spearman's rho with the maps of a naturally trained network (the paper's quality table)
-insertion         mean probability of y while the top pixels are put back into a black image; high is good
-deletion          mean probability of y while the top pixels are taken away; low is good
+insertion         mean probability of y while the top pixels are inserted into a black image; high is good
+deletion          mean probability of y while the top pixels are deleted; low is good
 completeness      |sum of the map - (s(x) - s(x0))| relative to |s(x) - s(x0)|
-randomised        Spearman's rho with the map of the same network with its weights shuffled; low is good (pixels
-                  that are black have no integrated gradient under any weights, so digits never come near 0)
+randomised        Spearman's rho with the map of the same network with shuffled weights; low is good (integrated
+                  gradients are zero at black pixels for any weights, so rho does not come near 0 on digits)
 """
 
 import copy
@@ -28,7 +28,7 @@ from holdfast.types import Attribution, Model
 
 @dataclass(frozen=True)
 class Quality:
-    """One number an example, [B]; `agreement` is None without a natural network, `completeness` without IG."""
+    """One number per example, [B]. `agreement` is None without a natural network, `completeness` is None without IG."""
 
     insertion: Tensor
     deletion: Tensor
@@ -41,7 +41,7 @@ class Quality:
 def map_quality(
     model: nn.Module, x: Tensor, y: Tensor, attribution: Attribution, *, natural: Model | None = None, seed: int = 0
 ) -> Quality:
-    """All measures of the quality of the maps of `model` for a batch."""
+    """Compute all quality measures of the maps of `model` for one batch."""
     with evaluating(model):
         maps = map_of(model, x, y, attribution)
         insertion, deletion = (probability_curve(model, x, y, maps, insert=way) for way in (True, False))
@@ -58,7 +58,7 @@ def map_quality(
 
 
 def agreement(maps: Tensor, natural: Model, x: Tensor, y: Tensor, attribution: Attribution) -> Tensor:
-    """Spearman's rho [B] of maps with those of a naturally trained network for the same images."""
+    """Spearman's rho [B] between `maps` and the maps of a naturally trained network for the same images."""
     with evaluating(natural):
         return metrics.spearman_rho(maps, map_of(natural, x, y, attribution))
 
@@ -67,10 +67,10 @@ def agreement(maps: Tensor, natural: Model, x: Tensor, y: Tensor, attribution: A
 def probability_curve(
     model: Model, x: Tensor, y: Tensor, maps: Tensor, *, insert: bool, points: int = 21, baseline: float = 0.0
 ) -> Tensor:
-    """Mean probability of y [B] along a curve on which the top pixels are inserted, or deleted, share by share.
+    """Area under the curve of the probability of y [B] while the top pixels are inserted, or deleted, in steps.
 
-    The area under the curve by the trapezoid rule over `points` equally spaced shares from 0 to 1 (Petsiuk et al.
-    2018); all pixels of one share change at once, and equal pixels in their order.
+    The area is computed by the trapezoid rule over `points` equally spaced shares of pixels from 0 to 1 (Petsiuk et al.
+    2018). All pixels of one step change at once; pixels with equal values are ordered by position.
     """
     if points < 2:
         raise expected("points >= 2", got=points)
@@ -90,7 +90,7 @@ def _probability(model: Model, x: Tensor, y: Tensor) -> Tensor:
 
 
 def shuffled_weights(model: nn.Module, seed: int) -> nn.Module:
-    """A copy of the network with the entries of every parameter in keyed random order: same sizes, nothing learnt."""
+    """A copy of the network with the entries of every parameter in keyed random order; shapes stay the same."""
     other = copy.deepcopy(model)
     with torch.no_grad():
         for number, parameter in enumerate(other.parameters()):

@@ -1,1 +1,1 @@
-"""From a config to a trained, measured run: training, evaluation, jobs, and the tables of the paper."""
+"""From a config to a trained and evaluated run: training, evaluation, jobs, and the tables of the paper."""

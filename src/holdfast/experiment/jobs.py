@@ -1,7 +1,7 @@
-"""Independent runs, trained and measured one after the other, side by side, or on a cluster.
+"""Jobs: train and evaluate independent runs sequentially, in parallel processes, or on a Slurm cluster.
 
-A job is a preset, a seed and a run directory. What is already there is skipped, so a killed command goes on where it
-stopped; the same function runs on this machine and on a Slurm node.
+A job is a preset, a seed and a run directory. Finished parts are skipped, so an interrupted command resumes where it
+stopped. The same function, `run_job`, runs on this machine and on a Slurm node.
 """
 
 import json
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
     from holdfast.config import RunConfig
 
 PATIENCE = 60.0
-"""Seconds that an interrupted run gets to save itself before its process is killed."""
+"""Seconds an interrupted run has to save a checkpoint before its process is killed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One run to train and, unless others only start from it, measure.
+    """One run to train and, if `measured`, to evaluate.
 
-    `changes` are overrides of the preset's config, `options` of the measurement.
+    `changes` are overrides of the preset's config; `options` are the fields of `MeasureOptions`. A run that other runs
+    only start from has `measured=False`.
     """
 
     preset: str
@@ -41,7 +42,7 @@ class Job:
 
     @property
     def finished(self) -> bool:
-        """Whether everything asked for has been measured."""
+        """Whether everything requested is done: the weights, or, if `measured`, the summary (and the quality)."""
         if not self.measured:
             return self.trained
         try:
@@ -52,16 +53,16 @@ class Job:
 
     @property
     def trained(self) -> bool:
-        """Whether training is over to its last file."""
+        """Whether training is finished and its last file is written."""
         return _is_trained(self.folder / WEIGHTS)
 
     @property
     def begun(self) -> bool:
-        """Whether training has a checkpoint to go on from, so that no other weights are needed."""
+        """Whether training has a checkpoint to resume from, so that the initial weights are no longer needed."""
         return has_checkpoint(self.folder)
 
     def start(self) -> "Job | None":
-        """The run of another preset that this one goes on from, if it does; trained only."""
+        """The job of the run that this one is initialised from, which is only trained; None if there is none."""
         from holdfast.config import preset_names, run_name
 
         dataset, _, method = self.preset.partition("/")
@@ -74,30 +75,30 @@ class Job:
         return Job(preset=preset, folder=folder, seed=self.seed, changes=changes, measured=False)
 
     def config(self) -> "RunConfig":
-        """The preset with its seed and changes."""
+        """The config: the preset with the seed and the changes applied."""
         from holdfast.config import make_config
 
         return make_config(self.preset, overrides=[("seed", str(self.seed)), *self.changes])
 
     def check(self) -> None:
-        """Refuse a folder that holds a run with other settings, instead of showing its results under a wrong name."""
+        """Raise InputError if the folder holds a run with other settings, whose results would be mislabelled."""
         from holdfast.config import complete, config_from_file
 
         file = self.folder / CONFIG
         if not file.exists():
             return
         was, now = complete(config_from_file(file)), complete(self.config())
-        # a run that others only start from is not measured here, so how it would be measured is of no account
+        # A run that is not evaluated may differ in its evaluation settings.
         parts = ("preset", "seed", "method", "train", *(("evaluate",) if self.measured else ()))
         changed = [part for part in parts if getattr(was, part) != getattr(now, part)]
         if changed:
             got = f"a run with another {', '.join(changed)}"
-            raise expected(f"a run of {self.preset} as asked for in {self.folder}", got=got, fix="use another --out")
+            raise expected(f"{self.folder} to hold {self.preset} as requested", got=got, fix="use another --out")
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a job is, read from the files it writes."""
+    """Progress of a job, read from the files it writes."""
 
     steps_done: int
     steps: int
@@ -105,7 +106,10 @@ class Progress:
 
 
 def dependency_waves(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Waves of jobs, each of which needs only those before: runs that others start from are added where missing."""
+    """Group jobs into waves, so that each job depends only on earlier waves.
+
+    Runs that the given jobs are initialised from are added if they are missing.
+    """
     depth: dict[Path, int] = {}
     found = {job.folder: job for job in jobs}
 
@@ -121,7 +125,7 @@ def dependency_waves(jobs: Sequence[Job]) -> list[list[Job]]:
 
 
 def run_job(job: Job, threads: int | None = None) -> Path:
-    """Train unless the weights are there, measure unless the summary is there; the run directory."""
+    """Train unless the weights exist, evaluate unless the summary exists; return the run directory."""
     import torch
 
     from holdfast.experiment.measure import MeasureOptions, measure
@@ -132,7 +136,7 @@ def run_job(job: Job, threads: int | None = None) -> Path:
     job.check()
     if not job.trained:
         started = (job.folder / CONFIG).exists()
-        again = "give the same command again"
+        again = "run the same command again"
         run_training(job.config(), job.folder, resume=started, progress=False, resume_command=again)
     if not job.finished:
         measure(job.folder, MeasureOptions(**job.options))
@@ -140,14 +144,14 @@ def run_job(job: Job, threads: int | None = None) -> Path:
 
 
 def _is_trained(weights: Path) -> bool:
-    """Whether training is over to its last file: the weights are written before the note of what they cost."""
+    """Whether training is finished: the weights are written first, the cost in provenance.json after them."""
     if not weights.exists():
         return False
     try:
         noted = bool(json.loads((weights.parent / PROVENANCE).read_bytes())["finished"])
     except (OSError, ValueError, KeyError, TypeError):
         noted = False
-    return noted or not (weights.parent / "checkpoints").is_dir()  # without checkpoints nothing can go on
+    return noted or not (weights.parent / "checkpoints").is_dir()  # without checkpoints it cannot resume
 
 
 def progress_of(job: Job, steps: int) -> Progress:
@@ -156,10 +160,10 @@ def progress_of(job: Job, steps: int) -> Progress:
 
 
 def run_local(jobs: Sequence[Job], *, workers: int, watch: Callable[[], None] = lambda: None) -> list[Path]:
-    """Run all jobs in `workers` processes of this machine, calling `watch` about twice a second; first error wins.
+    """Run all jobs in `workers` processes on this machine and call `watch` about twice per second.
 
-    With several workers each gets one thread: small networks gain more from two runs side by side than from two
-    threads for one.
+    The first error stops all jobs. With several workers each process uses one thread: for small networks, two parallel
+    runs are faster than one run with two threads.
     """
     todo = _unfinished(jobs)
     if workers <= 1:
@@ -185,10 +189,10 @@ def _unfinished(jobs: Sequence[Job]) -> list[Job]:
 
 
 def _stop(pool: ProcessPoolExecutor) -> None:
-    """End the workers: a run in training saves itself on SIGTERM, a measurement has its rows on disk.
+    """Stop the workers. Training saves a checkpoint on SIGTERM; the rows of an evaluation are already on disk.
 
-    The first SIGTERM that meets a training loop only makes it save and end its job; the worker then waits for another
-    one, so the signal is repeated until the process is gone.
+    The first SIGTERM only makes a training loop save and end its job; the worker process then waits for its next job.
+    The signal is therefore repeated until the process has ended.
     """
     workers = list((pool._processes or {}).values())
     pool.shutdown(wait=False, cancel_futures=True)
@@ -203,7 +207,7 @@ def _stop(pool: ProcessPoolExecutor) -> None:
 
 
 def run_submitit(jobs: Sequence[Job], *, workers: int, watch: Callable[[], None] = lambda: None) -> list[Path]:
-    """Send every unfinished job to the Slurm cluster by submitit and wait for all of them."""
+    """Submit every unfinished job to a Slurm cluster with submitit and wait for all of them."""
     try:
         import submitit
     except ImportError as error:
@@ -230,7 +234,7 @@ def _wait(running: set[Future[Path]], watch: Callable[[], None]) -> None:
 
 
 def _quiet_worker() -> None:
-    """A worker leaves Ctrl-C to its parent, which ends it by SIGTERM."""
+    """Ignore Ctrl-C in a worker; its parent process handles it and stops the worker with SIGTERM."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -238,7 +242,7 @@ def _quiet_worker() -> None:
 
 @contextmanager
 def _watched(watch: Callable[[], None]) -> Iterator[None]:
-    """Call `watch` from a thread while the block runs in this one."""
+    """Call `watch` from a background thread while the block runs."""
     import threading
 
     over = threading.Event()

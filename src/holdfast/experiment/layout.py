@@ -1,4 +1,4 @@
-"""Where the files of a run lie, and the one rule by which run folders are named. No PyTorch."""
+"""File names in a run directory, and the naming rule for run directories. Does not import PyTorch."""
 
 from pathlib import Path
 
@@ -9,12 +9,12 @@ SUMMARY, LOG, EXAMPLES, CHECKPOINTS = "summary.json", "log.jsonl", "examples.csv
 
 
 def dataset_folder(out: Path, tier: str, dataset: str) -> Path:
-    """Where the runs of a dataset go; every tier but cpu has its own folder, so that results are not mixed up."""
+    """The folder of the runs of a dataset; every tier except cpu has its own, so that results stay separate."""
     return out / dataset if tier == "cpu" else out / tier / dataset
 
 
 def run_folder(preset: str, seed: int = 0, out: Path = Path("runs")) -> Path:
-    """The folder of a preset's run: OUT/dataset/method[-seedN], with the tier in front unless it is cpu.
+    """The run directory of a preset: OUT/dataset/method[-seedN], or OUT/tier/dataset/... unless the tier is cpu.
 
     >>> run_folder("mnist/erar:cpu", seed=1).as_posix(), run_folder("mnist/erar:paper").as_posix()
     ('runs/mnist/erar-seed1', 'runs/paper/mnist/erar')
@@ -25,5 +25,5 @@ def run_folder(preset: str, seed: int = 0, out: Path = Path("runs")) -> Path:
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """Whether training has a checkpoint to go on from, so that no other weights are needed."""
+    """Whether training has a checkpoint to resume from, so that the initial weights are no longer needed."""
     return any((folder / CHECKPOINTS).glob("step-*"))

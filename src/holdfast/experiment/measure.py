@@ -1,4 +1,4 @@
-"""Measure a trained run as its config says, into the same run directory."""
+"""Evaluate a trained run with the protocol of its config; results are written to the same run directory."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,16 +26,16 @@ from holdfast.training import pick_device
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureOptions:
-    """What a caller may change about a measurement; None leaves what the config says."""
+    """Options of an evaluation; None keeps the value of the config."""
 
     limit: int | None = None
     pgd_limit: int | None = None
     ensemble: bool = True
     quality: bool = False
     natural: Path | None = None
-    """The run of a naturally trained network, for the agreement of the maps with it."""
+    """Run directory of a naturally trained network, whose maps are compared with the maps of this run."""
     network: str | None = None
-    """package.module:function of an own network; what a config names is never imported by itself."""
+    """package.module:function of a custom network; a name in a config file is never imported automatically."""
     diagnose: int = 0
     panels: int = 6
 
@@ -47,7 +47,7 @@ def measure(
     device: str = "auto",
     on_progress: OnProgress | None = None,
 ) -> Evaluation:
-    """Evaluate the network of a run directory on the test images; what is there already is not done again."""
+    """Evaluate the network of a run directory on the test images; existing results are not computed again."""
     folder, options = Path(run), options or MeasureOptions()
     config = config_from_file(folder / CONFIG)
     where = pick_device(device)
@@ -64,7 +64,7 @@ def measure(
 
 
 def protocol_of(config: RunConfig, options: MeasureOptions) -> EvaluationProtocol:
-    """The protocol of the config: its attacks on the maps, and PGD on the prediction."""
+    """The evaluation protocol of a config: its attacks on the maps, and PGD on the prediction."""
     wanted = config.evaluate
     under = wanted.pgd
     names = [name for name in attack_names(config) if options.ensemble or name != STRONGEST]
@@ -81,7 +81,7 @@ def protocol_of(config: RunConfig, options: MeasureOptions) -> EvaluationProtoco
 
 
 def attack_names(config: RunConfig) -> tuple[str, ...]:
-    """The attacks on the maps that the config asks for: those it names, else reference, ensemble and control."""
+    """Attacks on the maps in the config: those it names, by default the reference, the ensemble and random noise."""
     if config.evaluate.attacks is not None:
         return config.evaluate.attacks
     return tuple(name for name in DEFAULT if name != STRONGEST or config.evaluate.ensemble is not None)
@@ -90,7 +90,7 @@ def attack_names(config: RunConfig) -> tuple[str, ...]:
 def _settings(config: RunConfig) -> AttackSettings:
     wanted = config.evaluate
     if wanted.ifia is None:
-        raise expected("a protocol evaluate.ifia in the config", got="none", fix="add it to config.toml")
+        raise expected("a section evaluate.ifia in the config", got="none", fix="add it to config.toml")
     strong = {} if wanted.ensemble is None else wanted.ensemble.model_dump(exclude_none=True)
     return AttackSettings(**wanted.ifia.model_dump(), map=wanted.map, map_options=wanted.map_options, ensemble=strong)
 
@@ -112,7 +112,7 @@ def _info(folder: Path, config: RunConfig, data: Dataset) -> RunInfo:
 
 
 def total_cost(training: dict[str, Any]) -> dict[str, Any]:
-    """Passes and seconds of a training with those of the run it started from, and so on back."""
+    """Example passes and seconds of a training run, including all runs it was initialised from."""
     if "start" not in training:
         return training
     before = total_cost(training["start"])
@@ -120,7 +120,7 @@ def total_cost(training: dict[str, Any]) -> dict[str, Any]:
 
 
 def _quality_before(folder: Path) -> dict[str, Any]:
-    """What an earlier call has measured, so that one without `quality` does not lose it."""
+    """Quality measured by an earlier call; kept if this call does not measure it."""
     before = read_json(folder / "summary.json") if (folder / "summary.json").exists() else {}
     return dict(before.get("quality", {}))
 
@@ -128,7 +128,7 @@ def _quality_before(folder: Path) -> dict[str, Any]:
 def quality(
     model: Classifier, config: RunConfig, options: MeasureOptions, data: Dataset, device: torch.device
 ) -> dict[str, Any]:
-    """Medians with intervals of the quality of the maps, on the images of the attacks."""
+    """Medians with intervals of the quality measures, on the same images as the attacks."""
     limit = options.limit or config.evaluate.limit or len(data)
     part = data.stratified(min(limit, len(data)), config.seed)
     attribution = _settings(config).explained()

@@ -1,6 +1,6 @@
-"""The network of a config: built, filled with weights, and loaded back from a run directory.
+"""Build the network of a config, load weights into it, and load the network of a run directory.
 
-Weights are read as safetensors; a file of weights decides nothing about what is imported.
+Weights are read as safetensors; a weight file never causes code to be imported.
 """
 
 import inspect
@@ -23,17 +23,17 @@ from holdfast.training.checkpoint import read_weights
 
 
 def load(path: Path | str, *, network: nn.Module | str | None = None) -> Classifier:
-    """The network of a run or results folder, on the CPU, in evaluation mode.
+    """Load the network of a run directory, on the CPU, in evaluation mode.
 
-    For a run that trained an own network, pass it: the module, or `package.module:function` that builds it. What the
-    folder says is not imported. Weights stored in half precision come back as float32.
+    If the run trained a custom network, pass `network`: the module, or `package.module:function` that builds it. The
+    name in the run's config is not imported. Weights stored in half precision are converted to float32.
     """
     folder = Path(path)
     config = config_from_file(folder / CONFIG)
     own = ":" in config.model.name
     if own and network is None:
         fix = f"if you trust it, call load(..., network={config.model.name!r})"
-        raise expected("network=, since the run trained an own network", got="none", fix=fix)
+        raise expected("network=, since the run trained a custom network", got="none", fix=fix)
     if isinstance(network, nn.Module):
         model = _wrapped(network, config.model)
     else:
@@ -44,7 +44,7 @@ def load(path: Path | str, *, network: nn.Module | str | None = None) -> Classif
 
 
 def build_model(network: Network, *, seed: int) -> Classifier:
-    """The registered or own network, initialised from the seed, with its normalisation inside."""
+    """Build a registered or custom network, initialised from the seed and wrapped with its normalisation."""
     shape = {key: getattr(network, key) for key in ("num_classes", "in_channels", "image_size")}
     offered = {key: value for key, value in shape.items() if value is not None}
     if ":" in network.name:
@@ -53,7 +53,7 @@ def build_model(network: Network, *, seed: int) -> Classifier:
 
 
 def put_weights(model: Classifier, path: Path) -> None:
-    """Fill a model from a .safetensors file or a run's folder; its names are the wrapper's or those of the bare net."""
+    """Load weights from a .safetensors file or run directory; tensor names are those of `model` or of `model.net`."""
     state = _read_weights(path / WEIGHTS if path.is_dir() else path)
     targets: tuple[nn.Module, ...] = (model, model.net)
     target = next((target for target in targets if target.state_dict().keys() == state.keys()), None)
@@ -65,27 +65,27 @@ def put_weights(model: Classifier, path: Path) -> None:
         target.load_state_dict(state)
     except RuntimeError as error:
         reason = " ".join(str(error).split())
-        raise DataError(f"the weights in {path.name} are of another network: {reason}") from None
+        raise DataError(f"the weights in {path.name} belong to another network: {reason}") from None
 
 
 def _read_weights(file: Path) -> dict[str, Tensor]:
     if not file.exists():
-        fix = "a run has its weights when it is finished: `holdfast train --out RUN --resume` goes on with one"
+        fix = "weights are written when training is finished; resume it with `holdfast train --out RUN --resume`"
         raise DataError(f"expected weights at {file}, got no such file; {fix}.")
     return read_weights(file)
 
 
 def _wrapped(net: nn.Module, network: Network) -> Classifier:
-    """A network with its normalisation; one that is a Classifier already has its own."""
+    """Wrap a network with its normalisation; a Classifier is returned as it is, since it has its own."""
     if not isinstance(net, Classifier):
         return Classifier(net, mean=network.mean, std=network.std)
     if network.mean is not None or network.std is not None:
-        raise expected("no model.mean or model.std for a network that is a Classifier", got="one", fix="leave it out")
+        raise expected("no model.mean or model.std for a network that is a Classifier", got="one", fix="remove it")
     return net
 
 
 def _own_network(network: Network, offered: dict[str, Any], seed: int) -> nn.Module:
-    """Call `package.module:function` with the options and those of num_classes, in_channels, image_size it takes."""
+    """Call `package.module:function` with the options and with num_classes, in_channels, image_size if accepted."""
     with _this_folder_importable(), torch.random.fork_rng(devices=[]):
         make = _imported(network.name)
         accepted = inspect.signature(make).parameters
@@ -101,13 +101,13 @@ def _imported(name: str) -> Any:
     try:
         return getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        fix = "run from the folder that holds the package, or install it"
+        fix = "run from the folder that contains the package, or install it"
         raise expected("a function package.module:function", got=f"{name} ({error})", fix=fix) from error
 
 
 @contextmanager
 def _this_folder_importable() -> Iterator[None]:
-    """The working directory on Python's path for the length of a block, as `python -m` has it."""
+    """Put the working directory on `sys.path` inside the block, as `python -m` does."""
     here = os.getcwd()
     sys.path.insert(0, here)
     try:

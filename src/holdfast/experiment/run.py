@@ -1,9 +1,9 @@
-"""From a config to a trained network in a run directory, and from a run directory back to the network.
+"""Train the network of a config into a run directory.
 
     config -> data -> model -> objective -> fit -> config.toml, provenance.json, log.jsonl, weights.safetensors
 
-The seed of the config is the only source of randomness: it initialises the network, orders the batches and makes the
-noise of the attacks.
+The seed of the config is the only source of randomness. It determines the initial weights, the order of the batches and
+the noise of the attacks.
 """
 
 import inspect
@@ -59,12 +59,12 @@ _MAY_CHANGE = (
     "train.tensorboard",
     "train.half_weights",
 )
-"""Keys with which a run may go on differently than it began, since they do not touch the weights."""
+"""Config keys that may change when a run is resumed, since they do not affect the weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """All that a run needs, in place; `config` is the one asked for with every default written out."""
+    """Everything that training needs; `config` is the requested config with every default written out."""
 
     config: RunConfig
     data: Dataset
@@ -77,7 +77,7 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """A finished run: its directory, the network as training left it, and what the trainer says."""
+    """A finished run: its directory, its config, the trained network, and the result of `fit`."""
 
     run_dir: Path
     config: RunConfig
@@ -92,11 +92,11 @@ def prepare(
     processes: Processes | None = None,
     start: Path | None = None,
 ) -> Prepared:
-    """Load the data and build network, objective, optimiser and schedule for this process; `start` holds weights."""
+    """Load the data and build network, objective, optimiser and schedule; `start` is a path to initial weights."""
     device, who = device or pick_device(config.train.device), processes or Processes()
     config = complete(config)
     _check_reduction(config, who)
-    if who.world_size > 1:  # one process downloads what is missing, the others find it in the cache
+    if who.world_size > 1:  # one process downloads missing data; the others read it from the cache
         who.leading(lambda: load_data(_untransformed(config), "train"))
     data = load_data(config, "train")
     config = _with_shape(config, data)
@@ -121,11 +121,11 @@ def prepare(
 def run_training(
     config: RunConfig, out: Path | str, *, resume: bool = False, progress: bool = True, resume_command: str = ""
 ) -> Trained:
-    """Train into the run directory `out`, on one process or, under torchrun, on many; `resume` goes on with the run."""
+    """Train into the run directory `out`, in one process or, under torchrun, in several; `resume` continues the run."""
     out, device = Path(out), pick_device(config.train.device)
     with joined(device) as processes:
         goes_on = resume and has_checkpoint(out)
-        # a run that goes on from a checkpoint does not need the weights it began with
+        # A run that resumes from a checkpoint does not need its initial weights.
         start = None if goes_on else start_of(config, out)
         ready = prepare(config, device=device, processes=processes, start=start)
         provenance = collect_provenance(seeds=[config.seed], device=str(device), threads=torch.get_num_threads())
@@ -145,9 +145,9 @@ def run_training(
 
 
 def start_of(config: RunConfig, out: Path) -> Path | None:
-    """The weights that `train.init` names: a path, or the run of that method and seed.
+    """Path of the initial weights named by `train.init`: a file or folder, or the run of that method and seed.
 
-    The run is looked for beside the run `out`, then where `holdfast train` puts it by default.
+    The run is searched next to `out`, then in the default folder of `holdfast train`.
     """
     init = config.train.init
     if init is None:
@@ -159,17 +159,17 @@ def start_of(config: RunConfig, out: Path) -> Path | None:
     found = next((path for path in places if path.is_file() or (path / WEIGHTS).exists()), None)
     if found is None:
         fix = (
-            "give the path of a .safetensors file or of a run, or start afresh with --train.init none"
+            "pass the path of a .safetensors file or of a run, or use --train.init none to start from random weights"
             if preset is None
             else f"train it first: holdfast train {preset} --seed {config.seed} --out {places[-1]}"
         )
         got = f"none at {' or '.join(dict.fromkeys(map(str, places)))}"
-        raise expected("weights to start from (train.init)", got=got, fix=fix)
+        raise expected("initial weights (train.init)", got=got, fix=fix)
     return found
 
 
 def start_preset(config: RunConfig) -> str | None:
-    """The preset of the run that `train.init` names by its method, if there is one."""
+    """The preset of the run that `train.init` names by its method, None if there is no such preset."""
     dataset, _, method = config.preset.partition("/")
     tier = method.partition(":")[2]
     preset = f"{dataset}/{config.train.init}:{tier}"
@@ -177,7 +177,7 @@ def start_preset(config: RunConfig) -> str | None:
 
 
 def missing_starts(config: RunConfig, out: Path) -> list[tuple[str, Path]]:
-    """Presets and folders of the runs that this one starts from, directly or not, and that are not there yet."""
+    """Presets and folders of the missing runs that this run is initialised from, directly or indirectly."""
     try:
         start_of(config, out)
     except InputError:
@@ -190,12 +190,12 @@ def missing_starts(config: RunConfig, out: Path) -> list[tuple[str, Path]]:
 
 
 def make_start_config(preset: str, changes: Sequence[tuple[str, str]]) -> RunConfig:
-    """The config of a run that another one starts from."""
+    """The config of a run that another run is initialised from."""
     return make_config(preset, overrides=changes)
 
 
 def load_data(config: RunConfig, split: str) -> Dataset:
-    """The training images of a config, transformed and limited as it says, or its test images."""
+    """Training images with the transforms and the limit of the config, or its test images."""
     data, training = config.data, split == "train"
     transforms = (*data.train_transforms, *data.transforms) if training else data.transforms
     dataset = load_dataset(data.name, split, root=data.root, transforms=transforms, **data.options)
@@ -203,7 +203,7 @@ def load_data(config: RunConfig, split: str) -> Dataset:
 
 
 def _shared_with_fit(config: RunConfig) -> dict[str, Any]:
-    """The keys of [train] that are settings of `fit` under the same name."""
+    """The keys of [train] that are also fields of `FitSettings`."""
     names = {field.name for field in fields(FitSettings)} - {"schedule"}
     return {name: value for name, value in config.train if name in names}
 
@@ -214,19 +214,19 @@ def _untransformed(config: RunConfig) -> RunConfig:
 
 
 def _with_shape(config: RunConfig, data: Dataset) -> RunConfig:
-    """The config with classes, channels and size written down, so that the network can be built without the data."""
+    """The config with number of classes, channels and image size, so that the network can be built without data."""
     channels, height, width = data.image_shape
     shape = {"num_classes": data.num_classes, "in_channels": channels, "image_size": (height, width)}
     given = {key: getattr(config.model, key) for key in shape if getattr(config.model, key) is not None}
     if given.get("num_classes", data.num_classes) < data.num_classes:
-        raise expected(f"model.num_classes >= {data.num_classes}, the classes of the data", got=given["num_classes"])
+        raise expected(f"model.num_classes >= {data.num_classes}, as in the data", got=given["num_classes"])
     return config.model_copy(update={"model": config.model.model_copy(update=shape | given)})
 
 
 def _check_reduction(config: RunConfig, processes: Processes) -> None:
     if processes.world_size > 1 and config.method.settings.get("reduction") == "sum":
         fix = "run it in one process, or set --method.settings.reduction mean"
-        raise expected("reduction = 'mean' with several processes, which average", got="'sum'", fix=fix)
+        raise expected("reduction = 'mean' with several processes, since gradients are averaged", got="'sum'", fix=fix)
 
 
 def _optimizer(config: RunConfig, model: nn.Module) -> torch.optim.Optimizer:
@@ -249,8 +249,8 @@ def _schedule(config: RunConfig) -> Schedule:
 
 
 def _open(out: Path, config: RunConfig, provenance: dict[str, Any], resume: bool) -> None:
-    """Begin a run directory, or check that a run may go on with this config."""
-    with locked(out):  # whoever is at work there is named before anything of theirs is touched
+    """Create a run directory, or check that its run may resume with this config."""
+    with locked(out):  # fails, naming the other process, before any of its files is changed
         _begin(out, config, provenance, resume)
 
 
@@ -263,7 +263,7 @@ def _begin(out: Path, config: RunConfig, provenance: dict[str, Any], resume: boo
         _check_same(config_from_file(file), config)
         write_text_atomic(file, config_text(config))
     else:
-        fix = "go on with it by --resume, or name another directory"
+        fix = "continue it with --resume, or choose another directory"
         raise InputError(f"expected a new run directory, got {out}, which holds a run; {fix}.")
 
 
@@ -271,23 +271,23 @@ def _check_same(began: RunConfig, now: RunConfig) -> None:
     changed = differences(began.plain(), now.plain())
     for key, (before, after) in changed.items():
         if not key.startswith(_MAY_CHANGE):
-            fix = "resume with the settings the run was started with, or start a new run in another directory"
-            raise expected(f"{key} = {before!r}, as the run began", got=repr(after), fix=fix)
+            fix = "resume with the original settings, or start a new run in another directory"
+            raise expected(f"{key} = {before!r}, as at the start of the run", got=repr(after), fix=fix)
 
 
 def _close(out: Path, config: RunConfig, provenance: dict[str, Any], result: FitResult) -> None:
-    """Write down when the run ended, when it was resumed, and what it cost, with the cost of the start it was given."""
+    """Record when the run finished, when it was resumed, and its cost, with the cost of the run it started from."""
     file = out / PROVENANCE
     first = read_json(file) if file.exists() else provenance
     if first["finished"]:
-        return  # it was finished before, and nothing was left to do
+        return  # already finished by an earlier call
     again = [provenance["started"]] if first["started"] != provenance["started"] else []
     cost: dict[str, Any] = {
         "steps": result.step,
         "seconds": round(result.seconds, 3),
         "example_passes": result.example_passes,
     }
-    with suppress(InputError):  # the weights it began with may be gone by now
+    with suppress(InputError):  # the initial weights may have been deleted since
         start = start_of(config, out)
         if start is not None and (start / PROVENANCE).exists():
             cost["start"] = read_json(start / PROVENANCE).get("training", {})

@@ -37,7 +37,7 @@ class PaperTable:
     ) -> list[Job]:
         """The jobs of this table: one per dataset, method and seed, each in its own folder under `out`."""
         available = set(preset_names())
-        others = [m for m in methods if m not in self.methods]  # any method with a preset can join the table
+        others = [m for m in methods if m not in self.methods]  # any method with a preset can be added to the table
         unknown = [m for m in others if not any(f"{dataset}/{m}:{tier}" in available for dataset in self.datasets)]
         if unknown:
             raise expected(f"methods from {', '.join(self.methods)}", got=", ".join(unknown))

@@ -1,6 +1,7 @@
-"""Per-example losses, shared by attacks (which ascend them in the input) and training (which descends them).
+"""Per-example losses. Attacks ascend them in the input; training descends them in the weights.
 
-One file per loss, named after it. This room imports `attribution`, `metrics`, `models` and `engine`.
+Each file is named after its loss or group of losses. Equation numbers are those of *Enhanced Regularizers for
+Attributional Robustness* ("the paper"). Imports `attribution`, `metrics`, `models` and `engine`.
 """
 
 from holdfast.losses.art import AlignmentTriplet

@@ -1,5 +1,7 @@
-"""ART's alignment of image and gradient (Singh et al. 2019): the gradient of the true logit should look like the
-image, the gradient of the strongest other logit should not."""
+"""The alignment loss of ART (Singh et al. 2019).
+
+The gradient of the true logit should resemble the image; the gradient of the strongest other logit should not.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ def other_logit(logits: Tensor, y: Tensor) -> Tensor:
 
 
 def absolute_mean(x: Tensor) -> Tensor:
-    """Mean over channels of the absolute values: [B, C, H, W] -> [B, H W] (the authors' CUB variant)."""
+    """Mean of the absolute values over channels: [B, C, H, W] -> [B, H W] (the authors' CUB variant)."""
     return flatten(x.abs().mean(1))
 
 
@@ -34,12 +36,12 @@ CHANNELS: Mapping[str, Callable[[Tensor], Tensor]] = {"signed": flatten, "absolu
 
 @dataclass(frozen=True, kw_only=True)
 class AlignmentTriplet(Loss):
-    """log(1 + exp(-(d_neg - d_pos))), d = 1 - cos(image, gradient), on the twin with softplus `beta`.
+    """log(1 + exp(-(d_neg - d_pos))), d = 1 - cos(image, gradient), on the softplus surrogate with sharpness `beta`.
 
-    d_pos takes the larger distance of x and x' to their gradients of the true logit, d_neg the smaller to those of
-    the strongest other logit (hard mining within the pair). `k` restricts everything to the k entries with the
-    largest |gradient| at the start of the search, as the training attack does; None uses all. `mean` and `std` are
-    the normalisation of the network, for which the anchor is the normalised image.
+    d_pos is the larger distance of x and x' to their gradients of the true logit. d_neg is the smaller distance to
+    their gradients of the strongest other logit (hard mining within the pair). `k` restricts image and gradient to the
+    k entries with the largest |gradient| at the start of the search, as in the training attack; None uses all entries.
+    `mean` and `std` are the normalisation of the network; `image` is the normalised image.
     """
 
     beta: float = 50.0
@@ -50,7 +52,7 @@ class AlignmentTriplet(Loss):
 
     def __post_init__(self) -> None:
         if self.channels not in CHANNELS:
-            raise expected(f"channels out of {', '.join(CHANNELS)}", got=repr(self.channels))
+            raise expected(f"channels to be one of {', '.join(CHANNELS)}", got=repr(self.channels))
 
     @property
     def second_order(self) -> bool:

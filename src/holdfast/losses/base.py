@@ -1,10 +1,10 @@
-"""A loss is one number an example, ascended in the input by attacks and descended in the weights by training.
+"""A loss returns one number per example. Attacks ascend it in the input; training descends it in the weights.
 
     loss(model, Pair(x, x_adv, y)) -> [B]
 
-What stays fixed during a search (the clean map, its top pixels) is computed once by `prepare` and handed back in as
-`clean`; everything in it has the batch first, so an attack can drop examples from it. Losses compose: `a + 0.5 * b`;
-the terms of a sum share what they have in common through a `LossContext`.
+`prepare` computes once what stays fixed during a search (the clean map, its top pixels); it is passed back as `clean`.
+All its tensors have the batch as first dimension, so an attack can drop examples from it. Losses compose:
+`a + 0.5 * b`. The terms of a sum share maps and logits through a `LossContext`.
 """
 
 from abc import ABC, abstractmethod
@@ -18,18 +18,18 @@ from holdfast.losses.context import LossContext, MapRequest
 from holdfast.types import Model, Pair
 
 Clean = Mapping[str, Any]
-"""The clean side of a loss: tensors [B, ...], or nested mappings of them."""
+"""The clean side of a loss: tensors [B, ...] or nested mappings of them."""
 
 
 class Loss(ABC):
-    """One number an example, no reduction."""
+    """A loss with one number per example, without reduction."""
 
     def __call__(self, model: Model, pair: Pair, clean: Clean | None = None) -> Tensor:
         """The loss of each example, [B], differentiable in `pair.x_adv` and in the weights."""
         return self.value(self.context(model, pair), self.prepare(model, pair) if clean is None else clean)
 
     def context(self, model: Model, pair: Pair) -> LossContext:
-        """A fresh context that knows which maps this loss is going to request."""
+        """A new context that knows which maps this loss requests."""
         return LossContext(model, pair, self.requests)
 
     @abstractmethod
@@ -37,30 +37,30 @@ class Loss(ABC):
         """The loss [B], given the context and the clean side."""
 
     def prepare(self, model: Model, pair: Pair) -> Clean:
-        """What a search computes once, from the clean image and the start `pair.x_adv`; nothing by default."""
+        """What a search computes once, from the clean image and the start `pair.x_adv`; empty by default."""
         return {}
 
     def unchanged(self, clean: Clean) -> Tensor | None:
-        """The value [B] at x' = x where the clean side tells it without a pass through the network; else None."""
+        """The value [B] at x' = x if the clean side determines it without a forward pass; else None."""
         return None
 
     def for_rows(self, rows: Tensor) -> "Loss":
-        """The same loss for some of the examples; only losses that hold something for each example differ."""
+        """The same loss for a subset of the examples; differs only for losses that hold data per example."""
         return self
 
     @property
     def requests(self) -> tuple[MapRequest, ...]:
-        """The maps this loss asks its context for."""
+        """The maps that this loss requests from its context."""
         return ()
 
     @property
     def points(self) -> int:
-        """Images that pass through the network for one example; tells an attack how much fits into memory."""
+        """Images per example that pass through the network; attacks use it to choose a chunk that fits into memory."""
         return max([1, *(request.attribution.points for request in self.requests)])
 
     @property
     def second_order(self) -> bool:
-        """Whether the value itself contains a gradient, so that the network must be differentiable twice."""
+        """Whether the value contains a gradient, so that the network must be twice differentiable."""
         return bool(self.requests)
 
     def __add__(self, other: "Loss") -> "Loss":
@@ -81,7 +81,7 @@ class Loss(ABC):
 
 @dataclass(frozen=True)
 class Sum(Loss):
-    """a + b, example by example."""
+    """a + b, per example."""
 
     first: Loss
     second: Loss
@@ -110,7 +110,7 @@ class Sum(Loss):
 
 @dataclass(frozen=True)
 class Scaled(Loss):
-    """factor * a, example by example."""
+    """factor * a, per example."""
 
     loss: Loss
     factor: float
@@ -138,5 +138,5 @@ class Scaled(Loss):
 
 
 def select(clean: Clean, rows: Tensor | slice) -> Clean:
-    """The clean side of some of the examples."""
+    """The clean side of a subset of the examples."""
     return {name: select(part, rows) if isinstance(part, Mapping) else part[rows] for name, part in clean.items()}

@@ -14,15 +14,16 @@ from holdfast.losses.pixels import GRANULARITIES, path_ig, pick
 
 
 def negative_probability(logits: Tensor, y: Tensor) -> Tensor:
-    """Probability of the most confusing class, chosen anew at every point of the path (released code)."""
+    """Probability of the most confusing class, chosen separately at each point of the path (released code)."""
     return true_probability(logits, most_confusing(logits, y))
 
 
 def kl_uniform(u: Tensor) -> Tensor:
-    """KL(uniform || softmax(u)) = logsumexp(u) - mean(u) - log P of each row, [B, P] -> [B].
+    """KL(uniform || softmax(u)) = logsumexp(u) - mean(u) - log P per example, [B, P] -> [B].
 
     With v = u - mean(u) this is log mean exp(v). At the paper's scale v is about 1e-3 and the result about 1e-6, far
-    below the rounding of log P, so for small v it is computed as log1p(mean(expm1(v))), which keeps full precision.
+    below the rounding error of log P. For small v it is therefore computed as log1p(mean(expm1(v))), which keeps full
+    precision.
     """
     v = u - u.mean(1, keepdim=True)
     small = v.detach().abs().amax(1) < 1
@@ -33,12 +34,20 @@ def kl_uniform(u: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class CACR(Loss):
-    """KL(P_ME || P_NCA) - KL(P_ME || P_TCA), the two softmaxes over pixels of IG(x0, x') (Eq. 6).
+    """KL(P_ME || P_NCA) - KL(P_ME || P_TCA) (Eq. 6), where P_NCA and P_TCA are softmaxes over the pixels of IG(x0, x').
 
-    P_TCA explains the true probability, P_NCA that of the most confusing class: the one with the highest other logit
-    at x' (`negative="endpoint"`, the paper) or at each point of the path (`"per-point"`, released code). `scale`
-    multiplies the attributions before the softmax; at the paper's 1 both terms are tiny. `nca=False` drops the
-    first term (the paper's ablation).
+    P_ME is uniform. P_TCA explains the probability of the true class, P_NCA that of the most confusing class. The most
+    confusing class has the highest other logit at x' (`negative="endpoint"`, the paper) or at each point of the path
+    (`negative="per-point"`, released code). `scale` multiplies the attributions before the softmax; at the paper's
+    scale of 1 both terms are tiny. `nca=False` drops the first term (an ablation of the paper). `steps` is the number
+    of points of integrated gradients.
+
+    >>> import torch
+    >>> from holdfast.types import Pair
+    >>> x, x_adv = torch.tensor([[[[0.5, 0.2, 0.1]]]]), torch.tensor([[[[0.4, 0.3, 0.2]]]])
+    >>> loss = CACR(steps=10)(lambda x: x.flatten(1) * 3, Pair(x, x_adv, torch.tensor([0])))
+    >>> loss.shape, round(loss.item(), 4)
+    (torch.Size([1]), -0.0051)
     """
 
     steps: int = 50
@@ -48,7 +57,7 @@ class CACR(Loss):
     nca: bool = True
 
     def __post_init__(self) -> None:
-        pick(GRANULARITIES, self.granularity, "a granularity")
+        pick(GRANULARITIES, self.granularity, "granularity")
         if self.negative not in ("endpoint", "per-point"):
             raise expected("negative = 'endpoint' or 'per-point'", got=repr(self.negative))
 

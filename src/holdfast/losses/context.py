@@ -1,8 +1,8 @@
-"""What the losses of one sum have in common, computed once.
+"""`LossContext`: maps and logits that the losses of one sum share, computed once.
 
-A loss says beforehand which maps it needs; the context computes all maps along the same path in one go, whichever loss
-asks first, and takes the logits at an image from a path that ends there. A context lives for one evaluation of one
-sum, so nothing in it can go stale.
+A loss declares the maps it needs. On the first request, the context computes all maps along the same path together. It
+takes the logits at an image from a path that ends there. A context is used for one evaluation of one sum, so its
+contents never become outdated.
 """
 
 from contextlib import nullcontext
@@ -22,7 +22,7 @@ from holdfast.types import MapCache, Model, Pair, Score
 
 
 class MapPath(Enum):
-    """Which images a map is taken at, or between."""
+    """The images at which, or between which, a map is taken."""
 
     TO_CLEAN = "baseline to x"
     TO_PERTURBED = "baseline to x'"
@@ -30,12 +30,12 @@ class MapPath(Enum):
 
     @property
     def end(self) -> str:
-        """The image at the end: 'clean' or 'perturbed'."""
+        """The image at the end of the path: 'clean' or 'perturbed'."""
         return "clean" if self is MapPath.TO_CLEAN else "perturbed"
 
 
 class Label(Enum):
-    """Which class a map explains."""
+    """The class that a map explains."""
 
     TRUE = "y"
     NEGATIVE = "the most confusing class at x'"
@@ -43,7 +43,7 @@ class Label(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class MapRequest:
-    """One map a loss needs: `attribution` along `path`, of `score` of `label`; with `beta` on the surrogate."""
+    """A map that a loss needs: `attribution` of `score` for `label` along `path`; with `beta`, on the surrogate."""
 
     path: MapPath
     attribution: GradientMap
@@ -52,13 +52,13 @@ class MapRequest:
     beta: float | None = None
 
     def shares_passes(self, other: "MapRequest") -> bool:
-        """Whether one forward pass serves both."""
+        """Whether both requests can use the same forward pass."""
         return (self.path, self.attribution, self.beta) == (other.path, other.attribution, other.beta)
 
 
 @dataclass
 class LossContext:
-    """One evaluation of a loss: the model, the pair, and everything computed so far."""
+    """One evaluation of a loss: the model, the pair, and the values computed so far."""
 
     model: Model
     pair: Pair
@@ -66,17 +66,17 @@ class LossContext:
     parts: dict[str, Tensor] = field(default_factory=dict)
     """Named parts of the loss, detached [B], for the log."""
     perturbed_maps: MapCache[Tensor] = field(default_factory=MapCache)
-    """Saliency maps [B, H, W] of the perturbed images that a loss has computed, for whoever wants to score them."""
+    """Saliency maps [B, H, W] of the perturbed images that a loss has computed, for scoring them later."""
     _maps: dict[MapRequest, Tensor] = field(default_factory=dict)
     _logits: dict[tuple[str, float | None], Tensor] = field(default_factory=dict)
 
     def log(self, name: str, value: Tensor) -> Tensor:
-        """Record a part for the log and return it."""
+        """Record a named part for the log and return it."""
         self.parts[name] = value.detach()
         return value
 
     def map(self, request: MapRequest) -> Tensor:
-        """The requested map, like x; computed together with all others that share its passes."""
+        """The requested map, shaped like x, computed together with all requests that share its passes."""
         if request not in self._maps:
             together = list(dict.fromkeys([request, *(r for r in self.requests if r.shares_passes(request))]))
             targets = [(r.score, self._labels(r)) for r in together]
@@ -91,7 +91,7 @@ class LossContext:
         return self._maps[request]
 
     def logits(self, at: str, beta: float | None = None) -> Tensor:
-        """Logits [B, K] at the 'clean' or 'perturbed' image, taken from the end of a path where there is one."""
+        """Logits [B, K] at the 'clean' or 'perturbed' image, taken from a path that ends there if there is one."""
         if (at, beta) not in self._logits:
             for request in self.requests:
                 if request.beta == beta and request.attribution.passes_image and at == request.path.end:
@@ -103,13 +103,13 @@ class LossContext:
 
     @property
     def known_logits(self) -> dict[tuple[str, float | None], Tensor]:
-        """Logits computed so far, by ('clean' or 'perturbed', sharpness of the surrogate or None)."""
+        """Logits computed so far, keyed by ('clean' or 'perturbed', sharpness of the surrogate or None)."""
         return self._logits
 
     def _labels(self, request: MapRequest) -> Tensor:
         if request.label is Label.TRUE:
             return self.pair.y
-        with torch.no_grad():  # a choice of class, not a quantity to differentiate
+        with torch.no_grad():  # the choice of a class is not differentiated
             return most_confusing(self._forward(self.pair.x_adv, request.beta), self.pair.y)
 
     def _forward(self, x: Tensor, beta: float | None) -> Tensor:
@@ -119,5 +119,5 @@ class LossContext:
 
 
 def surrogate_or_network(beta: float | None) -> softplus_surrogate | nullcontext[None]:
-    """The softplus surrogate of sharpness `beta` for the length of a block; the network itself for None."""
+    """A context in which the network is its softplus surrogate with sharpness `beta`, or itself for None."""
     return nullcontext() if beta is None else softplus_surrogate(beta)

@@ -1,11 +1,11 @@
-"""A first layer that does not hear the noise: no filter fires where every pixel stays below a level.
+"""Penalties on the first layer, so that it does not respond to pixels below a level.
 
 Where the image is black, an attack can raise a pixel to at most eps. If every filter w with bias b satisfies
 
     b + level * sum_i max(w_i, 0) <= 0,            level = eps,
 
-then a patch of such pixels gives exactly nothing: the network's gradient there is exactly zero, before and after the
-attack, and so is the attribution. Rank metrics need that zero to be exact, since most pixels of a clean map are tied.
+then no filter is active on a patch of such pixels. The gradient of the network there is exactly zero before and after
+the attack, and so is the attribution. Rank metrics need an exact zero, since most pixels of a clean map are tied.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,10 @@ from holdfast.types import Model
 
 @dataclass(frozen=True, kw_only=True)
 class DeadZone(Loss):
-    """mean over filters of max(0, b + level sum_i max(w_i, 0)) of the first convolution; the same for every example.
+    """Mean over the filters of the first convolution of max(0, b + level sum_i max(w_i, 0)).
 
-    For networks that see the pixels as they are, in [0, 1]: a normalisation before the first layer moves the level.
+    The value is the same for every example. The network must receive raw pixels in [0, 1], since a normalisation
+    before the first layer would shift the level.
     """
 
     level: float
@@ -37,9 +38,10 @@ class DeadZone(Loss):
 
 @dataclass(frozen=True, kw_only=True)
 class FilterSpread(Loss):
-    """mean over filters of sum_i |w_i| - max_i |w_i| of the first convolution: zero when each looks at one pixel.
+    """Mean over the filters of the first convolution of sum_i |w_i| - max_i |w_i|.
 
-    Between the strokes and the black, a wide filter lends attribution to pixels that have nothing to say.
+    It is zero if each filter has at most one non-zero weight. At the edge between strokes and black background, a wide
+    filter gives attribution to uninformative pixels.
     """
 
     def value(self, context: LossContext, clean: Clean) -> Tensor:
@@ -49,10 +51,10 @@ class FilterSpread(Loss):
 
 
 def first_convolution(model: Model) -> nn.Conv2d:
-    """The first convolution of a network, with a bias, that is given the pixels themselves."""
+    """The first convolution of a network; raises unless it has a bias and receives the raw pixels."""
     modules = model.modules() if isinstance(model, nn.Module) else iter(())
     first = next((m for m in modules if isinstance(m, nn.Conv2d)), None)
     if first is None or first.bias is None or getattr(model, "mean", None) is not None:
         got = "a network with a normalisation" if first is not None and first.bias is not None else "none"
-        raise expected("a network whose first layer is a convolution of the pixels with a bias", got=got)
+        raise expected("a network whose first layer is a convolution with a bias on the raw pixels", got=got)
     return first

@@ -1,4 +1,4 @@
-"""RAR's norm of the change of attribution, IG-NORM (Chen et al. 2019; the second term of Eq. 12)."""
+"""IG-NORM, the norm of the change of attribution in RAR (Chen et al. 2019; the second term of Eq. 12)."""
 
 from dataclasses import dataclass
 
@@ -13,13 +13,23 @@ from holdfast.losses.pixels import SIZES, path_ig, pick
 
 @dataclass(frozen=True, kw_only=True)
 class IGNorm(Loss):
-    """S(IG(x, x')) of the loss (RAR, Chen et al. 2019; the second term of Eq. 12), `steps` points from x to x'."""
+    """S(IG(x, x')), the size of the integrated gradients of the cross-entropy from x to x' (Chen et al. 2019; Eq. 12).
+
+    `steps` is the number of points on the path; `size` selects S, "l1" or "l2".
+
+    >>> import torch
+    >>> from holdfast.types import Pair
+    >>> x, x_adv = torch.tensor([[[[0.5, 0.2]]]]), torch.tensor([[[[0.4, 0.3]]]])
+    >>> loss = IGNorm(steps=10)(lambda x: x.flatten(1) * 3, Pair(x, x_adv, torch.tensor([0])))
+    >>> loss.shape, round(loss.item(), 4)
+    (torch.Size([1]), 0.2173)
+    """
 
     steps: int = 50
     size: str = "l1"
 
     def __post_init__(self) -> None:
-        pick(SIZES, self.size, "a size")
+        pick(SIZES, self.size, "size")
 
     @property
     def requests(self) -> tuple[MapRequest, ...]:

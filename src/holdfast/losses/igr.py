@@ -1,4 +1,4 @@
-"""IGR: the cosine between the attributions of x and x' (Wang and Kong 2022)."""
+"""The cosine between the attributions of x and x' in IGR (Wang and Kong 2022)."""
 
 from dataclasses import dataclass
 

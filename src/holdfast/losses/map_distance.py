@@ -1,8 +1,8 @@
-"""Losses of the map: how far the explanation of the perturbed image has moved from the clean one.
+"""Losses of the map: distances between the saliency maps of the perturbed and the clean image.
 
-Each is large when the damage is large, so attacks ascend it. The clean map, and the set of top pixels, come from the
-network itself; the map of the perturbed image comes from its smooth twin with sharpness `beta` (None: the network
-itself, for networks that are smooth anyway), since a ReLU network's map has no useful derivative.
+A larger value means more damage, so attacks ascend these losses. The clean map and its top pixels come from the network
+itself. The map of the perturbed image comes from the softplus surrogate with sharpness `beta`, since the map of a ReLU
+network has no useful derivative. `beta=None` uses the network itself, for networks that are already smooth.
 """
 
 from abc import abstractmethod
@@ -25,11 +25,11 @@ from holdfast.metrics.top_k import top_k_mask
 from holdfast.types import Attribution, Model, Pair
 
 FLOOR = 1e-2
-"""Added to a map (whose mean is 1) before it is raised to a power, whose derivative at zero would be infinite."""
+"""Added to a map (of mean 1) before it is raised to a power, since the derivative at zero would be infinite."""
 
 
 def _clean_map(model: Model, pair: Pair, attribution: Attribution, *, graph: bool = False) -> Tensor:
-    """The map of the clean image, computed only if it has to be differentiated or nobody knows it yet."""
+    """The map of the clean image, computed only if it must be differentiated or is not cached."""
     if graph:
         return map_of(model, pair.x, pair.y, attribution, graph=True)
     known = pair.maps.find(attribution)
@@ -41,12 +41,12 @@ def _clean_map(model: Model, pair: Pair, attribution: Attribution, *, graph: boo
 
 @dataclass(frozen=True, kw_only=True)
 class MapLoss(Loss):
-    """What the losses of the map share: which map, and how sharp a twin it is differentiated on."""
+    """Base class of the losses of the map: the attribution, and the sharpness of the surrogate."""
 
     attribution: Attribution = field(default_factory=lambda: IntegratedGradients(steps=100))
     beta: float | None = 1.0
     part: ClassVar[str] = "map"
-    """The name under which the log knows the value."""
+    """The name of the value in the log."""
 
     @abstractmethod
     def distance(self, shown: Tensor, clean: Clean) -> Tensor:
@@ -59,7 +59,7 @@ class MapLoss(Loss):
     def value(self, context: LossContext, clean: Clean) -> Tensor:
         if self.requests:
             shown = saliency_map(context.map(self.requests[0]))
-        else:  # an attribution of the user's own
+        else:  # a user-defined attribution
             pair, graph = context.pair, torch.is_grad_enabled()
             shown = map_of(context.model, pair.x_adv, pair.y, self.attribution, beta=self.beta, graph=graph)
         return context.log(self.part, self.distance(shown, clean))
@@ -87,8 +87,9 @@ class MapLoss(Loss):
 class TopKMass(MapLoss):
     """Minus the mass of the map on the k largest pixels of the clean map (Ghorbani et al. 2019, top-k attack).
 
-    The map has a constant sum P, so this is the mass outside them, minus P; written that way it is exactly constant,
-    with a gradient of exactly zero, while all mass lies inside (any digit with fewer than k bright pixels).
+    The map has a constant sum P, so this equals the mass outside those pixels minus P. Computed in this form, the loss
+    is exactly constant, with a gradient of exactly zero, while all mass lies inside (any digit with fewer than k bright
+    pixels).
     """
 
     k: int
@@ -103,7 +104,10 @@ class TopKMass(MapLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class CenterShift(MapLoss):
-    """Squared distance of the map's centre of mass from the clean one, which is cut to whole pixels as in RAR."""
+    """Squared distance between the centres of mass of the perturbed and the clean map.
+
+    The clean centre is rounded down to whole pixels, as in RAR.
+    """
 
     def remember(self, clean_map: Tensor) -> Clean:
         return {"center": center_of_mass(clean_map).floor()}
@@ -115,7 +119,7 @@ class CenterShift(MapLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class TargetMass(MapLoss):
-    """Mass of the map on the k largest pixels of a given map `target`, [H, W] or one for each example [B, H, W]."""
+    """Mass of the map on the k largest pixels of a given map `target`, [H, W] or one per example [B, H, W]."""
 
     k: int
     target: Tensor
@@ -125,7 +129,7 @@ class TargetMass(MapLoss):
 
     def remember(self, clean_map: Tensor) -> Clean:
         if self.target.shape not in (clean_map.shape, clean_map.shape[1:]):
-            wanted = f"a target map of {list(clean_map.shape[1:])}, or one for each of the images"
+            wanted = f"a target map of {list(clean_map.shape[1:])}, or one per image"
             raise expected(wanted, got=f"shape {list(self.target.shape)}")
         return {"inside": top_k_mask(self.target.to(clean_map).expand_as(clean_map), self.k)}
 
@@ -136,9 +140,9 @@ class TargetMass(MapLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class MapCosine(MapLoss):
-    """1 - cosine of the clean and the perturbed map: a smooth stand-in for rank agreement over all pixels.
+    """1 - cosine of the clean and the perturbed map: a smooth substitute for rank agreement over all pixels.
 
-    In training (`through_clean`) the clean map is differentiated as well, so that both maps move towards each other.
+    With `through_clean`, for training, the clean map is differentiated as well, so both maps move towards each other.
     """
 
     through_clean: bool = False
@@ -154,7 +158,7 @@ class MapCosine(MapLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class FlattenedCosine(MapCosine):
-    """The same of (map + FLOOR)^power: a power below 1 lets the many small entries count, as they do for ranks."""
+    """`MapCosine` of (map + FLOOR)^power. A power below 1 gives the many small entries more weight, as ranks do."""
 
     power: float = 0.5
 
@@ -168,10 +172,10 @@ class FlattenedCosine(MapCosine):
 
 @dataclass(frozen=True, kw_only=True)
 class SoftTopK(MapLoss):
-    """Share of the clean top-k pixels that have left the top-k, softened: mean of sigmoid((threshold - s_i) / width).
+    """Soft share of the clean top-k pixels that have left the top-k: mean of sigmoid((threshold - s_i) / width).
 
-    The threshold is the k-th largest value of the perturbed map, held fixed for the derivative; the width is a
-    multiple `temperature` of the spread of the map, so the loss does not depend on how peaked the map is.
+    The threshold is the k-th largest value of the perturbed map, treated as constant in the derivative. The width is
+    `temperature` times the standard deviation of the map, so the loss does not depend on how peaked the map is.
     """
 
     k: int
@@ -190,7 +194,7 @@ class SoftTopK(MapLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class NoDirection(Loss):
-    """Always zero, so every step of an attack is its keyed random sign: the control against which damage is judged."""
+    """Always zero, so that every step of an attack is a keyed random sign: the random control of an attack."""
 
     def value(self, context: LossContext, clean: Clean) -> Tensor:
         return flatten(context.pair.x_adv * 0).sum(1)
@@ -198,9 +202,10 @@ class NoDirection(Loss):
 
 @dataclass(frozen=True, kw_only=True)
 class KendallDrop(Loss):
-    """Minus Kendall's tau between the clean and the perturbed map of the network itself; what IFIA keeps the best of.
+    """Minus Kendall's tau between the clean and the perturbed map of the network itself.
 
-    Not differentiable: for `best_by`. NaN for maps without a ranking, which no comparison ever prefers.
+    IFIA selects the best iterate by this loss. It is not differentiable and only for `best_by`. It is NaN for maps
+    without a ranking, which are therefore never selected.
     """
 
     attribution: Attribution = field(default_factory=lambda: IntegratedGradients(steps=100))

@@ -1,4 +1,4 @@
-"""What the losses of attributions share: norms, how channels become pixels, and the paper's integrated gradients."""
+"""Helpers of the attribution losses: norms, reduction of channels to pixels, the paper's integrated gradients."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,12 +10,12 @@ from holdfast.errors import expected
 
 
 def l1(values: Tensor) -> Tensor:
-    """sum_i |v_i| of each example, [B, P] -> [B]."""
+    """sum_i |v_i| per example, [B, P] -> [B]."""
     return values.abs().sum(1)
 
 
 def l2(values: Tensor) -> Tensor:
-    """Euclidean norm of each example, [B, P] -> [B]; with a finite slope at zero."""
+    """Euclidean norm per example, [B, P] -> [B], with a finite derivative at zero."""
     return (values.square().sum(1) + 1e-24).sqrt()
 
 
@@ -23,7 +23,7 @@ SIZES: Mapping[str, Callable[[Tensor], Tensor]] = {"l1": l1, "l2": l2}
 
 
 def per_pixel(attribution: Tensor) -> Tensor:
-    """Signed sum over channels: one number a pixel, [B, C, H, W] -> [B, H W]."""
+    """Signed sum over channels: one number per pixel, [B, C, H, W] -> [B, H W]."""
     return flatten(attribution.sum(1))
 
 
@@ -31,12 +31,12 @@ GRANULARITIES: Mapping[str, Callable[[Tensor], Tensor]] = {"pixel": per_pixel, "
 
 
 def pick(table: Mapping[str, Callable[[Tensor], Tensor]], name: str, what: str) -> Callable[[Tensor], Tensor]:
-    """An entry of a registry, or an error that lists them."""
+    """An entry of `table`; raises an error that lists the known names."""
     if name not in table:
-        raise expected(f"{what} out of {', '.join(table)}", got=repr(name))
+        raise expected(f"{what} to be one of {', '.join(table)}", got=repr(name))
     return table[name]
 
 
 def path_ig(steps: int) -> IntegratedGradients:
-    """The paper's integrated gradients with m = `steps` points; the score is chosen for each map."""
+    """The paper's integrated gradients with m = `steps` points; the score is set per map."""
     return IntegratedGradients(steps=steps)

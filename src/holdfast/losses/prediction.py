@@ -1,4 +1,4 @@
-"""Losses of the prediction: cross-entropy, margin, and the distance between two predictions."""
+"""Losses of the prediction: cross-entropy, margin, and the KL divergence between two predictions."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,7 +15,14 @@ from holdfast.types import Model, Pair
 
 @dataclass(frozen=True, kw_only=True)
 class CrossEntropy(Loss):
-    """-log softmax(f(.))_y at the clean or at the perturbed image; with `beta` on the smooth twin."""
+    """-log softmax(f(.))_y at the clean or the perturbed image; with `beta`, on the softplus surrogate.
+
+    >>> from holdfast.types import Pair
+    >>> x, x_adv = torch.tensor([[[[0.5, 0.2]]]]), torch.tensor([[[[0.4, 0.3]]]])
+    >>> pair = Pair(x, x_adv, torch.tensor([0]))
+    >>> [round(CrossEntropy(at=at)(lambda x: x.flatten(1) * 3, pair).item(), 4) for at in ("clean", "perturbed")]
+    [0.3412, 0.5544]
+    """
 
     at: Literal["clean", "perturbed"] = "perturbed"
     beta: float | None = None
@@ -30,9 +37,10 @@ class CrossEntropy(Loss):
 
 @dataclass(frozen=True, kw_only=True)
 class Margin(Loss):
-    """Highest other logit minus the true one at the perturbed image (Carlini and Wagner 2017); > 0 is an error.
+    """Highest other logit minus the true logit at the perturbed image (Carlini and Wagner 2017).
 
-    Unlike the cross-entropy it does not vanish for confident networks, so it sees through one kind of masking.
+    It is positive where the prediction is wrong. Unlike the cross-entropy, its gradient does not vanish for confident
+    networks, so it avoids this kind of gradient masking.
     """
 
     def value(self, context: LossContext, clean: Clean) -> Tensor:
@@ -41,10 +49,10 @@ class Margin(Loss):
 
 @dataclass(frozen=True, kw_only=True)
 class PredictionKL(Loss):
-    """KL(softmax f(x) || softmax f(x')), how far the prediction has moved (TRADES, Zhang et al. 2019)."""
+    """KL(softmax f(x) || softmax f(x')), the change of the prediction (TRADES, Zhang et al. 2019)."""
 
     def prepare(self, model: Model, pair: Pair) -> Clean:
-        if torch.is_grad_enabled():  # training: the context shares the clean logits, and they are differentiated too
+        if torch.is_grad_enabled():  # in training, the context shares the clean logits, and they are differentiated too
             return {}
         return {"log_p": self.context(model, pair).logits("clean").log_softmax(1)}
 

@@ -1,7 +1,7 @@
 """WACR, the weighted attribution change regularizer of the paper (Eqs. 7 to 9).
 
-Symbols follow the paper: A = IG(x0, x) of the true probability, dA the change of attribution, P1 and P2 the pixels
-where sign(A) and sign(dA) differ or agree, S a size function.
+Symbols follow the paper: A = IG(x0, x) of the true probability, dA the change of attribution, P1 the pixels where
+sign(A) and sign(dA) differ, P2 those where they agree, S a size function.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,14 +19,14 @@ from holdfast.types import Score
 
 @dataclass(frozen=True)
 class Change:
-    """One reading of the change of attribution dA: the maps it needs, and how they give dA."""
+    """One definition of the change of attribution dA: the maps it needs, and how to combine them."""
 
     paths: tuple[tuple[MapPath, Score], ...]
     combine: Callable[..., Tensor]
 
 
 CHANGES: Mapping[str, Change] = {
-    # The paper states the first two as equal; only their sums over pixels are. The authors' code has the third.
+    # The paper states that the first two are equal; only their sums over pixels are. The authors' code uses the third.
     "difference": Change(
         ((MapPath.TO_PERTURBED, true_probability), (MapPath.TO_CLEAN, true_probability)),
         lambda after, before: after - before,
@@ -40,9 +40,17 @@ CHANGES: Mapping[str, Change] = {
 class WACR(Loss):
     """Weighted attribution change regularizer, S(dA) on P1 + S(A * dA) on P2 (Eq. 9).
 
-    `change` selects dA: `difference` IG(x0, x') - IG(x0, x), `path` IG(x, x') of the true probability, `loss-path`
-    minus IG(x, x') of the loss (released code). `granularity`: per `pixel` (channels summed, the paper's wording) or
-    per `entry` (released code). `base_attribution=False` is the ablation S(dA) on P2 as well.
+    `change` selects dA: "difference" is IG(x0, x') - IG(x0, x) and "path" is IG(x, x'), both of the true probability;
+    "loss-path" is minus IG(x, x') of the loss (released code). `granularity` is "pixel" (channels summed, as the paper
+    says) or "entry" (released code). `size` selects S, "l1" or "l2". `base_attribution=False` is the ablation that uses
+    S(dA) on P2 as well. `steps` is the number of points of integrated gradients.
+
+    >>> import torch
+    >>> from holdfast.types import Pair
+    >>> x, x_adv = torch.tensor([[[[0.5, 0.2]]]]), torch.tensor([[[[0.4, 0.3]]]])
+    >>> loss = WACR(steps=10)(lambda x: x.flatten(1) * 3, Pair(x, x_adv, torch.tensor([0])))
+    >>> loss.shape, round(loss.item(), 4)
+    (torch.Size([1]), 0.0624)
     """
 
     steps: int = 50
@@ -52,10 +60,10 @@ class WACR(Loss):
     base_attribution: bool = True
 
     def __post_init__(self) -> None:
-        pick(SIZES, self.size, "a size")
-        pick(GRANULARITIES, self.granularity, "a granularity")
+        pick(SIZES, self.size, "size")
+        pick(GRANULARITIES, self.granularity, "granularity")
         if self.change not in CHANGES:
-            raise expected(f"a change out of {', '.join(CHANGES)}", got=repr(self.change))
+            raise expected(f"change to be one of {', '.join(CHANGES)}", got=repr(self.change))
 
     @property
     def requests(self) -> tuple[MapRequest, ...]:
@@ -70,7 +78,7 @@ class WACR(Loss):
         return tuple(self._request(path, score) for path, score in CHANGES[self.change].paths)
 
     def _request(self, path: MapPath, score: Score) -> MapRequest:
-        # one setting for all paths, so that losses with the same number of points share them
+        # the same settings for all paths, so that losses with the same number of points share forward passes
         return MapRequest(path=path, attribution=path_ig(self.steps), score=score)
 
     def value(self, context: LossContext, clean: Clean) -> Tensor:

@@ -1,6 +1,6 @@
-"""How much two maps agree: batched, on the tensors' device, one number per example.
+"""Metrics that compare two maps: batched, on the tensors' device, one number per example.
 
-Each metric takes two batches of maps, [B, P] or [B, H, W], and returns float64 [B]. A map that is constant, or holds
+Each metric takes two batches of maps, [B, P] or [B, H, W], and returns float64 [B]. A map that is constant, or contains
 NaN or infinity, has no ranking: the rank metrics and top-k return NaN for it, never 1 or 0. The cosine and the centre
 shift return NaN for a map without mass. Count such maps with `isnan`.
 
@@ -10,8 +10,8 @@ shift return NaN for a map without mass. Count such maps with `isnan`.
     cosine_similarity    <a, b> / (|a| |b|)
     center_shift         distance between the centres of mass, in pixels
 
-`METRICS` lists them for rows, tables and reports. This room imports `engine`. The names are loaded on first use, so
-that reading the registry does not load PyTorch.
+`METRICS` lists them for rows, tables and reports. This package imports `engine`. The functions are loaded on
+first use, so that reading the registry does not load PyTorch.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Centre of mass of a map, and how far it moves."""
+"""Centre of mass of a map, and its shift between two maps."""
 
 import torch
 from torch import Tensor
@@ -13,12 +13,12 @@ def center_shift(a: Tensor, b: Tensor) -> Tensor:
     tensor([1.4142], dtype=torch.float64)
     """
     if a.dim() != 3 or a.shape != b.shape:
-        raise expected("two maps [B, H, W] of one shape", got=f"{list(a.shape)} and {list(b.shape)}")
+        raise expected("two maps [B, H, W] of the same shape", got=f"{list(a.shape)} and {list(b.shape)}")
     return (center_of_mass(a.double()) - center_of_mass(b.double())).square().sum(1).sqrt()
 
 
 def center_of_mass(a: Tensor) -> Tensor:
-    """(row, column) of the centre of mass of maps [B, H, W], [B, 2]; differentiable; NaN for a map of no mass."""
+    """(row, column) of the centre of mass of maps [B, H, W], as [B, 2]; differentiable; NaN for a map without mass."""
     rows = torch.arange(a.shape[1], dtype=a.dtype, device=a.device)
     columns = torch.arange(a.shape[2], dtype=a.dtype, device=a.device)
     moments = torch.stack([a.sum(2) @ rows, a.sum(1) @ columns], dim=1)

@@ -7,7 +7,7 @@ from holdfast.metrics.maps import or_nan, same_shape
 
 
 def cosine_similarity(a: Tensor, b: Tensor) -> Tensor:
-    """Cosine of the angle between the maps; NaN where one is zero everywhere or not finite.
+    """Cosine of the angle between the maps; NaN if a map is zero everywhere or not finite.
 
     >>> cosine_similarity(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 1.0]]))
     tensor([0.7071], dtype=torch.float64)
@@ -19,5 +19,5 @@ def cosine_similarity(a: Tensor, b: Tensor) -> Tensor:
 
 
 def correlation(uv: Tensor, uu: Tensor, vv: Tensor) -> Tensor:
-    # The root of the product, not the product of roots: sqrt(n n) is exactly n, so identical maps give exactly 1.
+    # One square root of the product, not two square roots: sqrt(n n) is exactly n, so identical maps give exactly 1.
     return (uv.double() / (uu.double() * vv.double()).sqrt()).clamp(-1, 1)

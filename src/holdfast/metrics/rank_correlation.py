@@ -1,8 +1,8 @@
 """Kendall's tau-b and Spearman's rho, batched, on any device.
 
 Both are a cosine <u, v> / (|u| |v|): Kendall's of the signs of all differences x_i - x_j, Spearman's of the centred
-ranks. This file has the clear version, which runs on every device; `rank_correlation_cpu` has a faster one for maps in
-main memory. Tests compare the two with each other and with SciPy.
+ranks. This file has a simple version, which runs on every device; `rank_correlation_cpu` has a faster one for maps on
+the CPU. Tests compare the two with each other and with SciPy.
 """
 
 import torch
@@ -17,8 +17,8 @@ from holdfast.metrics.rank_correlation_cpu import Products
 def kendall_tau(a: Tensor, b: Tensor) -> Tensor:
     """Kendall's tau-b, (C - D) / sqrt((n0 - ties_a)(n0 - ties_b)), over all pairs of entries.
 
-    The rows are ordered by (a, b); what is left out of order in b are the discordant pairs D (Knight 1966), counted
-    for all rows at once: on the CPU in `rank_correlation_cpu`, elsewhere by `count_inversions`.
+    The entries of each row are sorted by (a, b). The remaining inversions in b are the discordant pairs D (Knight
+    1966). They are counted for all rows at once: on the CPU in `rank_correlation_cpu`, elsewhere by `count_inversions`.
 
     >>> kendall_tau(torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.tensor([[1.0, 2.0, 4.0, 3.0]]))
     tensor([0.6667], dtype=torch.float64)
@@ -28,7 +28,7 @@ def kendall_tau(a: Tensor, b: Tensor) -> Tensor:
 
 
 def spearman_rho(a: Tensor, b: Tensor) -> Tensor:
-    """Pearson correlation of the ranks, equal entries sharing their average rank.
+    """Pearson correlation of the ranks; equal entries share their average rank.
 
     >>> spearman_rho(torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.tensor([[1.0, 2.0, 4.0, 3.0]]))
     tensor([0.8000], dtype=torch.float64)
@@ -41,7 +41,7 @@ def sign_products(a: Tensor, b: Tensor) -> Products:
     """`rank_correlation_cpu.sign_products` on any device, with the discordant pairs from `count_inversions`."""
     rank_a, rank_b = dense_ranks(a), dense_ranks(b)
     entries = a.shape[1]
-    # Ordering by one whole number orders by (a, b), and equal numbers are joint ties.
+    # Sorting by this integer sorts by (a, b), and equal integers are joint ties.
     joint, order = (rank_a * entries + rank_b).sort(dim=1)
     discordant = count_inversions(rank_b.gather(1, order))
     pairs = entries * (entries - 1) // 2
@@ -66,7 +66,7 @@ def _where_finite(a: Tensor, b: Tensor, *products: Tensor) -> Products:
 
 
 def dense_ranks(a: Tensor) -> Tensor:
-    """Whole-number ranks from 0 without gaps, equal entries sharing one, int64 [B, P]."""
+    """Integer ranks from 0 without gaps, int64 [B, P]; equal entries share a rank."""
     ordered, order = a.sort(dim=1)
     steps = torch.zeros_like(order)
     steps[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
@@ -74,11 +74,11 @@ def dense_ranks(a: Tensor) -> Tensor:
 
 
 def count_inversions(ranks: Tensor) -> Tensor:
-    """Number of pairs i < j with ranks[i] > ranks[j] in each row of whole numbers [B, P] below P; int64 [B].
+    """Number of pairs i < j with ranks[i] > ranks[j] in each row of integers [B, P] below P; int64 [B].
 
-    A radix sort from the highest bit down, for all rows at once. When a bit is looked at, entries that agree in all
-    higher bits stand together, in their old order. A pair of them is an inversion decided by this bit when a one
-    stands before a zero, so each zero adds the number of ones before it in its group; then zeros move before ones.
+    A radix sort from the highest bit down, for all rows at once. When a bit is processed, entries that agree in all
+    higher bits form a contiguous group, in their original order. A pair in a group is an inversion decided by this bit
+    if a one precedes a zero, so each zero adds the number of ones before it in its group. Then zeros move before ones.
     """
     batch, entries = ranks.shape
     total = torch.zeros(batch, dtype=torch.int64, device=ranks.device)
@@ -101,20 +101,20 @@ def _zeros_of_group(ones: Tensor, start: Tensor) -> Tensor:
 
 
 def _group_start(ordered: Tensor, position: Tensor) -> Tensor:
-    """For each entry of rows in which equal values stand together: the position at which its group starts."""
+    """For each entry of rows in which equal values are contiguous: the position at which its group starts."""
     first = torch.ones_like(ordered, dtype=torch.bool)
     first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     return torch.where(first, position, 0).cummax(1).values
 
 
 def _tied_pairs(ordered: Tensor) -> Tensor:
-    """Number of pairs of equal entries in each ordered row: each entry ties with those before it in its group."""
+    """Number of pairs of equal entries in each sorted row: each entry ties with those before it in its group."""
     position = torch.arange(ordered.shape[1], device=ordered.device).expand_as(ordered)
     return (position - _group_start(ordered, position)).sum(1)
 
 
 def _average_ranks(a: Tensor) -> Tensor:
-    """Ranks from 0, float64 [B, P], equal entries sharing the mean of the positions they take."""
+    """Ranks from 0, float64 [B, P]; equal entries share the mean of their positions."""
     ordered, order = a.sort(dim=1)
     position = torch.arange(a.shape[1], device=a.device).expand_as(order)
     start = _group_start(ordered, position)

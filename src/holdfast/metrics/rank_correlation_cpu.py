@@ -2,12 +2,12 @@
 
 Both correlations are a cosine <u, v> / (|u| |v|): Kendall's of the signs of all differences x_i - x_j, Spearman's of
 the centred ranks. `sign_products` and `rank_products` return the three inner products (uv, uu, vv) of each row as
-whole numbers, so that the result does not depend on how the rows were batched. All three are 0
-if a map holds NaN or infinity, and uv and uu or vv if it is constant.
+integers, so that the result does not depend on how the rows are batched. All three are 0 if a map contains NaN or
+infinity. If a map is constant, uv is 0 and so is its own product, uu or vv.
 
-Three things make it fast. A value and its place travel through the sort as one int64, which NumPy sorts many times
-faster than torch sorts with indices. Places where both maps are exactly zero need no sorting: their part is known from
-the signs of the others. The pairs in the wrong order are counted by halving a permutation, not by merging.
+Three optimisations make it fast. A value and its position are sorted as one int64, which NumPy sorts many times faster
+than torch sorts with indices. Positions where both maps are exactly zero are not sorted: their contribution follows
+from the signs of the other entries. Inversions are counted by halving a permutation, not by merging.
 """
 
 from collections.abc import Callable
@@ -25,9 +25,9 @@ Whole: TypeAlias = NDArray[Any]  # int32 or int64
 Flags: TypeAlias = NDArray[np.bool_]
 
 LOW_32 = (1 << 32) - 1
-AT_A_TIME = 1 << 19  # entries; bounds the memory
-WORTH_A_THREAD = 1 << 15  # entries; below this one thread is done before a second has begun
-COMPARED_DIRECTLY = 64  # entries; below this comparing all pairs is as fast as halving once more
+AT_A_TIME = 1 << 19  # entries per block of rows; bounds the memory
+WORTH_A_THREAD = 1 << 15  # entries; below this a second thread does not save time
+COMPARED_DIRECTLY = 64  # entries; below this, comparing all pairs is as fast as another halving
 
 
 class Products(NamedTuple):
@@ -39,7 +39,7 @@ class Products(NamedTuple):
 
 
 def sign_products(a: Tensor, b: Tensor) -> Products:
-    """Over all pairs i < j: sum of sign(a_i - a_j) sign(b_i - b_j), and of the squares of each factor.
+    """Sums over all pairs i < j of sign(a_i - a_j) sign(b_i - b_j), and of the square of each factor.
 
     >>> [p.item() for p in sign_products(torch.tensor([[1.0, 2, 2]]), torch.tensor([[1.0, 2, 0]]))]
     [0, 2, 3]
@@ -48,7 +48,7 @@ def sign_products(a: Tensor, b: Tensor) -> Products:
 
 
 def rank_products(a: Tensor, b: Tensor) -> Products:
-    """Over all entries: sum of the product of the centred average ranks, doubled to be whole, and of their squares.
+    """Sums over all entries of the product of the centred average ranks (doubled, hence integers) and of their squares.
 
     >>> [p.item() for p in rank_products(torch.tensor([[1.0, 2, 2]]), torch.tensor([[1.0, 2, 0]]))]
     [0, 6, 8]
@@ -57,9 +57,9 @@ def rank_products(a: Tensor, b: Tensor) -> Products:
 
 
 class _Pair(NamedTuple):
-    """Two batches of keys [B, P] without `dropped` entries that were zero in both; y in order, x in order.
+    """Two batches of keys [B, P], without `dropped` entries that are zero in both, and their sorted versions.
 
-    `by_x.order` holds, for each entry in order of x, its place in order of y; equal x are in order of y.
+    `by_x.order` holds, for each entry in the order of x, its position in the order of y; equal x are in the order of y.
     """
 
     x: Whole
@@ -70,7 +70,7 @@ class _Pair(NamedTuple):
 
 
 def _some_rows_at_a_time(products: Callable[[_Pair], tuple[Whole, ...]], a: Tensor, b: Tensor) -> Products:
-    """Part after part of the batch."""
+    """Compute the products for a block of rows at a time."""
     rows = max(1, AT_A_TIME // max(1, a.shape[1]))
     found = [_of_rows(products, *part) for part in zip(a.split(rows), b.split(rows), strict=True)]
     return Products(*map(torch.cat, zip(*found, strict=True)))
@@ -93,7 +93,7 @@ def _sign_products(pair: _Pair) -> tuple[Whole, ...]:
     kept = pairs - tied_x - tied_y + tied_both - 2 * discordant, pairs - tied_x, pairs - tied_y
     if not dropped:
         return kept
-    # A dropped entry is zero in both: its differences to the others have the signs of these.
+    # A dropped entry is zero in both, so its differences to the other entries have the signs of these entries.
     signs = _products(np.sign(x).astype(np.int8), np.sign(y).astype(np.int8))
     return tuple(k + dropped * s for k, s in zip(kept, signs, strict=True))
 
@@ -103,15 +103,15 @@ def _rank_products(pair: _Pair) -> tuple[Whole, ...]:
     kept = _products(by_x.centred_ranks(dropped), by_y.centred_ranks(dropped).take(by_x.order))
     if not dropped:
         return kept
-    # The doubled centred rank of a zero is the number of entries below it less the number above.
+    # The doubled centred rank of a zero is the number of entries below it minus the number above.
     zeros = _products(-np.sign(x).sum(1, keepdims=True), -np.sign(y).sum(1, keepdims=True))
     return tuple(k + dropped * z for k, z in zip(kept, zeros, strict=True))
 
 
 def ordered_keys(a: Tensor) -> Whole:
-    """Whole numbers ordered as the entries of a, with their signs, 0 for both zeros: int32 where that holds all values.
+    """Integers with the order and signs of the entries of a, 0 for both zeros; int32 if it can hold all values.
 
-    The bits of a float are sign and magnitude, and magnitudes are ordered as whole numbers are.
+    The bits of a float are sign and magnitude, and magnitudes are ordered like integers.
     """
     if a.dtype in (torch.float16, torch.bfloat16):
         a = a.float()
@@ -119,7 +119,7 @@ def ordered_keys(a: Tensor) -> Whole:
         return a.to(torch.int32 if a.dtype.itemsize < 4 else torch.int64).numpy()
     width = 8 * a.dtype.itemsize
     bits: Whole = a.contiguous().numpy().view(f"int{width}")
-    sign = bits >> (width - 1)  # -1 or 0; without branches, which random signs make slow
+    sign = bits >> (width - 1)  # -1 or 0; branch-free, because branches are slow for random signs
     keys: Whole = ((bits & ((1 << (width - 1)) - 1)) ^ sign) - sign
     return keys
 
@@ -127,17 +127,17 @@ def ordered_keys(a: Tensor) -> Whole:
 def count_inversions(places: Whole) -> Whole:
     """Number of pairs i < j with places[i] > places[j] in each row, a permutation of 0 .. P - 1; int64 [B].
 
-    Split the entries into the lower and the higher half of the values, each in its old order. Before the k-th low
-    entry stand k low ones, so its position less k is the number of high ones before it: the sum of the positions of
-    the low half gives all inversions between the halves. The inversions inside the halves are counted in the same
-    way, for all halves at once, until they are short.
+    Split the entries into the lower and the higher half of the values, each in its original order. The k-th low entry
+    (from 0) is preceded by k low ones, so its position minus k is the number of high ones before it. The sum of the
+    positions of the low half therefore gives all inversions between the halves. The inversions inside the halves are
+    counted in the same way, for all halves at once, until the halves are short.
     """
     batch, entries = places.shape
     halvings = max(0, (entries - 1) // COMPARED_DIRECTLY).bit_length()
     size = -(-entries >> halvings) << halvings
     groups = np.empty((batch, size), dtype=np.int16 if size < 1 << 15 else np.int32)
     groups[:, :entries] = places
-    groups[:, entries:] = np.arange(entries, size)  # in order: no inversion more
+    groups[:, entries:] = np.arange(entries, size)  # ascending padding adds no inversions
     total = np.zeros(batch, dtype=np.int64)
     for halving in range(halvings):  # group g belongs to row g % batch
         size //= 2
@@ -153,14 +153,14 @@ def count_inversions(places: Whole) -> Whole:
 
 
 def _pick(values: Whole, chosen: Flags, out: Whole) -> Whole:
-    """The chosen values into `out`; where they stood, in the flattened array."""
+    """Copy the chosen values into `out`; return their positions in the flattened array."""
     places = np.flatnonzero(chosen)
-    values.take(places, out=out, mode="clip")  # nothing to clip: the mode that needs no second buffer
+    values.take(places, out=out, mode="clip")  # all positions are valid; mode "clip" needs no second buffer
     return places
 
 
 def _compare_all_pairs(columns: NDArray[np.uint8]) -> Whole:
-    """Inversions of each column [P, N] of P <= 256 entries; columns, so that each comparison runs over long rows."""
+    """Inversions of each of N columns [P, N], P <= 256; in this layout each comparison runs over long rows."""
     columns = np.ascontiguousarray(columns)
     larger_before = np.zeros_like(columns)
     larger = np.empty(columns.shape, dtype=np.bool_)
@@ -172,7 +172,7 @@ def _compare_all_pairs(columns: NDArray[np.uint8]) -> Whole:
 
 
 class _Sorted(NamedTuple):
-    """Rows in order: the values, where they stood (in the flattened batch), and which are the first of their value."""
+    """Sorted rows: values, original positions in the flattened batch, and flags for the first entry of each value."""
 
     values: Whole
     order: Whole
@@ -182,7 +182,7 @@ class _Sorted(NamedTuple):
     def of(cls, keys: Whole) -> "_Sorted":
         if keys.dtype == np.int32:
             values, order = _sort_32_bits(keys)
-        else:  # the low half, then the high half: the second sort keeps the order of the first among equals
+        else:  # sort by the low half, then by the high half: the second sort is stable
             order = _sort_32_bits((keys & LOW_32) - (1 << 31))[1]
             order = order.take(_sort_32_bits(keys.take(order) >> 32)[1])
             values = keys.take(order)
@@ -191,7 +191,7 @@ class _Sorted(NamedTuple):
         return cls(values, order, first)
 
     def finite(self, dtype: torch.dtype) -> Flags:
-        """bool [B]: the rows, of keys of numbers of this type, hold neither infinity nor NaN: seen at their ends."""
+        """bool [B]: whether the rows (keys of `dtype` numbers) contain no infinity or NaN; both ends are checked."""
         if not dtype.is_floating_point:
             return np.ones(len(self.values), dtype=np.bool_)
         infinity = ordered_keys(torch.tensor([torch.inf], dtype=dtype))
@@ -199,7 +199,7 @@ class _Sorted(NamedTuple):
         return inside
 
     def centred_ranks(self, dropped: int) -> Whole:
-        """Twice the average rank less the mean of all ranks, as if the rows held `dropped` more zeros."""
+        """2 (average rank - mean of all ranks), as if each row had `dropped` more zeros."""
         batch, entries = self.first.shape
         start = np.flatnonzero(self.first)
         size = np.diff(start, append=self.first.size)
@@ -211,7 +211,7 @@ class _Sorted(NamedTuple):
 
 
 def _sort_32_bits(keys: Whole) -> tuple[Whole, Whole]:
-    """Sorted rows of 32-bit numbers and their places in the flattened batch, equal ones in their old order."""
+    """Stable sort of rows of 32-bit numbers: sorted values and their positions in the flattened batch."""
     packed = keys.astype(np.int64)
     packed <<= 32
     packed |= np.arange(keys.size).reshape(keys.shape)
@@ -223,10 +223,10 @@ def _sort_32_bits(keys: Whole) -> tuple[Whole, Whole]:
 
 
 def _order_ties(by_x: _Sorted, by_y: _Sorted) -> Whole:
-    """Exchange the places in y among equals of y, so that they increase with x; pairs of each row that tie in both."""
+    """Reorder the positions of entries that tie in y so that they increase with x; count pairs per row tied in both."""
     tied = ~by_y.first
     tied[:, :-1] |= tied[:, 1:]
-    # Zeros are one group a row and mostly nearly all there is: theirs are in order as they stand.
+    # Zeros form one group per row, usually by far the largest; their positions are already in order.
     zero = tied & (by_y.values == 0)
     y_zeros, x_zeros = np.flatnonzero(zero), np.flatnonzero(zero.take(by_x.order))
     tied ^= zero
@@ -241,7 +241,7 @@ def _order_ties(by_x: _Sorted, by_y: _Sorted) -> Whole:
 
 
 def _sorted_by_group(x_places: Whole, y_places: Whole, order: Whole, y_first: Flags) -> Whole:
-    """Places in x of entries that tie in y, those of one group after those of another, each in order of x."""
+    """Positions in x of entries that tie in y, group after group, each group in the order of x."""
     group = np.cumsum(y_first.take(y_places))
     packed: Whole = group.take(np.searchsorted(y_places, order.take(x_places)))
     packed <<= 32
@@ -251,35 +251,35 @@ def _sorted_by_group(x_places: Whole, y_places: Whole, order: Whole, y_first: Fl
 
 
 def _tied_pairs(first: Flags, places: Whole | None = None, shape: tuple[int, ...] | None = None) -> Whole:
-    """Pairs of equal entries in each ordered row, from the entries that are not the first of their value."""
+    """Pairs of equal entries in each sorted row, from the entries that are not the first of their value."""
     batch, entries = shape or first.shape
     again = np.flatnonzero(~first)
     start = np.flatnonzero(np.diff(again, prepend=-2) != 1)
-    others = np.diff(start, append=again.size)  # of a group, besides its first
+    others = np.diff(start, append=again.size)  # entries per group, without the first
     at = again.take(start)
     row = (at if places is None else places.take(at)) // max(1, entries)
     return np.bincount(row, weights=others * (others + 1) // 2, minlength=batch).astype(np.int64)
 
 
 def _without_common_zeros(x: Whole, y: Whole) -> tuple[Whole, Whole, int]:
-    """Both without as many entries that are zero in both as every row can spare, and that number."""
+    """x and y without the largest number of common zeros that can be dropped from every row, and that number."""
     batch, entries = x.shape
     kept = (x != 0) | (y != 0)
     count = kept.sum(1, keepdims=True)
     most = int(count.max(initial=1))
-    if 8 * most > 7 * entries:  # picking costs more than it saves
+    if 8 * most > 7 * entries:  # the selection costs more than it saves
         return x, y, 0
     zeros = np.cumsum(~kept, axis=1, dtype=np.int32)
-    kept |= zeros <= most - count  # a row with fewer others keeps its first zeros
+    kept |= zeros <= most - count  # a row with fewer other entries keeps its first zeros
     source = np.flatnonzero(kept).reshape(batch, most)
     return x.take(source), y.take(source), entries - most
 
 
 def _at_once(entries: int, first: Callable[[], Any], second: Callable[[], Any]) -> tuple[Any, Any]:
-    """The results of both, at the same time where torch may use two threads: NumPy lets go of the interpreter.
+    """Results of both functions, run in parallel if torch may use two threads; NumPy releases the GIL.
 
-    Only long calls are shared out. Whole batches in threads of their own would pass the interpreter to and fro
-    between hundreds of short calls, and wait for it longer than they compute.
+    Only long calls run in parallel. With whole batches in separate threads, the GIL would change hands between hundreds
+    of short calls, and the threads would wait for it longer than they compute.
     """
     if torch.get_num_threads() == 1 or entries < WORTH_A_THREAD:
         return first(), second()

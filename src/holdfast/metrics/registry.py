@@ -1,6 +1,6 @@
-"""Every metric by name. To add one: write its file, and add a line to `METRICS`.
+"""The registry of metrics. To add one, write its file and add an entry to `METRICS`.
 
-Nothing here loads PyTorch, so that rows, tables and reports can derive their columns from this registry.
+This module does not load PyTorch, so that rows, tables and reports can derive their columns from this registry.
 """
 
 import inspect
@@ -19,12 +19,13 @@ Level = Literal["headline", "table", "row"]
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A score that compares two maps: what it is called, how it is computed, and which value means "unchanged".
+    """A metric that compares two maps: its name, its function, and the value that means "unchanged".
 
-    `function` takes two batches of maps [B, H, W], and `k` if it has such a parameter, and returns float64 [B]; it is a
-    callable or `package.module:name`, which is loaded on first use. `best` is the value for two equal maps and one end
-    of `range`; the other end is the damage. `level` decides where it is shown: `headline` metrics have box plots and
-    paired differences, `table` metrics a column in the tables, `row` metrics only appear in the rows.
+    `function` takes two batches of maps [B, H, W], and `k` if it has such a parameter, and returns float64 [B]. It is a
+    callable or a string `package.module:name`, which is loaded on first use. `best` is the value for two equal maps and
+    one end of `range`; the other end is the most damage. `level` decides where the metric is shown: `headline` metrics
+    have box plots and paired differences, `table` metrics have a column in the tables, and `row` metrics appear only in
+    the rows.
     """
 
     name: str
@@ -39,7 +40,7 @@ class Metric:
 
     @property
     def in_text(self) -> str:
-        """The name inside a sentence."""
+        """The name used inside a sentence."""
         return self.phrase or self.title
 
     def __call__(self, a: "Tensor", b: "Tensor", *, k: int) -> "Tensor":
@@ -55,12 +56,12 @@ class Metric:
         return self.best <= self.range[0]
 
     def worst(self, values: Iterable[float]) -> float | None:
-        """The value with the most damage, None without values."""
+        """The value with the most damage, or None without values."""
         return max(values, default=None) if self.is_distance else min(values, default=None)
 
     @property
     def packed(self) -> bool:
-        """Whether the values fit into [-1, 1], which the report page stores in 16 bits."""
+        """Whether all values lie in [-1, 1]; the report page stores such values in 16 bits."""
         return self.range[0] >= -1 and self.range[1] <= 1
 
 
@@ -96,7 +97,7 @@ METRICS: dict[str, Metric] = {
         ),
     )
 }
-"""In the order of the tables."""
+"""All metrics by name, in the order of the tables."""
 
 
 def shown(*levels: Level) -> tuple[Metric, ...]:

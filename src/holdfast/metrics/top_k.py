@@ -1,4 +1,4 @@
-"""Top-k intersection: how many of the k most important pixels stay among the k most important."""
+"""Top-k intersection: the share of the k most important pixels that two maps have in common."""
 
 import torch
 from torch import Tensor
@@ -9,7 +9,7 @@ from holdfast.metrics.maps import or_nan, rankable
 
 
 def top_k_intersection(a: Tensor, b: Tensor, k: int) -> Tensor:
-    """Share of the k largest entries of a that are also among the k largest of b; among equals the first wins.
+    """Share of the k largest entries of a that are also among the k largest of b; see `top_k_mask` for ties.
 
     >>> top_k_intersection(torch.tensor([[3.0, 2.0, 1.0, 0.0]]), torch.tensor([[3.0, 0.0, 2.0, 1.0]]), k=2)
     tensor([0.5000], dtype=torch.float64)
@@ -20,7 +20,7 @@ def top_k_intersection(a: Tensor, b: Tensor, k: int) -> Tensor:
 
 
 def top_k_mask(a: Tensor, k: int) -> Tensor:
-    """Boolean [B, P]: the k largest entries of each row; among equals the first wins, on every device."""
+    """Boolean [B, P]: the k largest entries of each row; of equal entries the first are taken, on every device."""
     a = flatten(a)
     if not 1 <= k <= a.shape[1]:
         raise expected(f"1 <= k <= {a.shape[1]}, the number of entries of a map", got=f"k = {k}")

@@ -1,6 +1,7 @@
-"""Networks by name, the `Classifier` wrapper, and what is asked of any network: surrogate, audits, invariance.
+"""Networks by name, the `Classifier` wrapper, the softplus surrogate, and checks for any network.
 
-`networks/` has one file per network of the papers. This room imports `engine`.
+The checks are the double-backward audit and the scale-invariance test. `networks/` has one file per network of the
+papers. This package imports `engine`.
 """
 
 from holdfast.engine.modes import evaluating

@@ -1,4 +1,4 @@
-"""The wrapper that turns any image network into one from pixels in [0, 1] to logits."""
+"""A wrapper that makes any image network map pixels in [0, 1] to logits."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,9 +38,9 @@ class Classifier(nn.Module):
 
     @property
     def scale_invariant(self) -> bool | None:
-        """Whether f(a x) = f(x) for every a > 0 as the network declares it; None where it says nothing about that.
+        """Whether f(a x) = f(x) for every a > 0, as declared by the network; None if it declares nothing.
 
-        Dividing by `std` keeps the property. Subtracting a mean may break it, so then nothing is declared.
+        Dividing by `std` preserves the property. Subtracting a mean may break it, so with a mean the value is None.
         """
         declared: bool | None = getattr(self.net, "scale_invariant", None)
         return declared if self.mean is None else None
@@ -63,7 +63,7 @@ class Classifier(nn.Module):
 
 
 def _statistic(name: str, value: Statistic | None) -> Tensor | None:
-    """A mean or std as a float vector of its own, or None."""
+    """Copy a mean or std into a float vector; None stays None."""
     if value is None:
         return None
     try:
@@ -86,7 +86,7 @@ def _per_channel(name: str, values: Tensor, x: Tensor) -> Tensor:
 
 
 def _logits(output: Any, batch: int) -> Tensor:
-    """The logits [B, K] in what a network returned."""
+    """Extract the logits [B, K] from the output of a network."""
     logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
     if isinstance(logits, Tensor) and logits.dim() == 2 and logits.shape[0] == batch:
         return logits
@@ -98,7 +98,7 @@ def _logits(output: Any, batch: int) -> Tensor:
 
 
 def _describe(output: Any) -> str:
-    """What a network returned, in a few words."""
+    """Describe the output of a network in a few words."""
     if isinstance(output, Tensor):
         return f"a tensor of shape {list(output.shape)}"
     if isinstance(output, dict):

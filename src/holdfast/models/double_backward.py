@@ -1,8 +1,8 @@
-"""Which layers of a network stop a derivative of its gradient.
+"""Finds the layers of a network that do not support double backward.
 
 Attacking or training an explanation differentiates a gradient. Most layers allow that; fused kernels, hand-written
-autograd functions and `detach` do not. The audit finds the layers by running the network once, remembering what each
-module was given, and asking each module in turn, from the inside out, for a derivative of its gradient.
+autograd functions and `detach` do not. The audit runs the network once and records the input of each module. Then it
+differentiates the gradient of each module, inner modules first.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,6 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.utils._pytree import tree_flatten, tree_map
 
 from holdfast.engine.modes import evaluating
 from holdfast.engine.second_order import second_order
@@ -27,7 +26,7 @@ NO_SECOND = "its gradient was computed without a graph and has no derivative"
 
 @dataclass(frozen=True)
 class Obstacle:
-    """A layer through which a second derivative does not pass, and what PyTorch said."""
+    """A layer that blocks the second derivative, and the reason."""
 
     name: str
     kind: str
@@ -44,10 +43,10 @@ class _Call:
 
 
 def double_backward_audit(model: nn.Module, x: Tensor) -> list[Obstacle]:
-    """Name the layers of `model` through which double backward does not work; empty when all is well.
+    """Name the layers of `model` through which double backward does not work; empty if there are none.
 
-    The innermost module that fails by itself is named; a module whose parts all pass, but which fails as a whole
-    (a functional call in its `forward`), is named itself. Mode, buffers and gradients are left as found.
+    The innermost module that fails on its own is named. If all parts of a module pass but the module fails as a whole
+    (a functional call in its `forward`), the module is named. Mode, buffers and gradients are left unchanged.
 
     >>> double_backward_audit(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)), torch.zeros(1, 3))
     []
@@ -57,7 +56,7 @@ def double_backward_audit(model: nn.Module, x: Tensor) -> list[Obstacle]:
         obstacles = _blame("", model, calls)
         if not obstacles or _why_not(model, calls[model]) == CUT:
             return obstacles
-    # a part that ignores its input (a table of positions, a mask) is no obstacle while the whole does not
+    # a part that ignores its input (a table of positions, a mask) is no obstacle if the whole network uses its input
     return [obstacle for obstacle in obstacles if obstacle.reason != CUT]
 
 
@@ -65,9 +64,9 @@ _SOUND: WeakSet[nn.Module] = WeakSet()
 
 
 def require_second_order(model: Model, x: Tensor) -> None:
-    """Refuse a network that cannot be differentiated twice, naming the layers; asked once for each network.
+    """Reject a network that cannot be differentiated twice, naming the layers; each network is audited once.
 
-    Without this an attack on such a network would climb a wrong gradient in silence and call the network robust.
+    Without this check an attack would silently ascend a wrong gradient and report the network as robust.
     """
     if not isinstance(model, nn.Module) or model in _SOUND:
         return
@@ -83,7 +82,7 @@ def _record_calls(model: nn.Module, x: Tensor) -> dict[nn.Module, _Call]:
 
     def remember(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if module not in calls:
-            calls[module] = _Call(*tree_map(_copy, (args, kwargs)))
+            calls[module] = _Call(*_map(_copy, (args, kwargs)))
 
     hooks = [m.register_forward_pre_hook(remember, with_kwargs=True) for m in model.modules()]
     try:
@@ -108,14 +107,14 @@ def _blame(name: str, module: nn.Module, calls: dict[nn.Module, _Call]) -> list[
 
 
 def _why_not(module: nn.Module, call: _Call) -> str | None:
-    """What keeps the second derivative of `module` from being computed, or None."""
-    args, kwargs = tree_map(_track, (call.args, call.kwargs))
-    inputs = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, Tensor) and t.requires_grad]
-    if not inputs:  # works on indices or masks only: nothing to differentiate here
+    """The reason why the second derivative of `module` cannot be computed, or None."""
+    args, kwargs = _map(_track, (call.args, call.kwargs))
+    inputs = [t for t in _leaves((args, kwargs)) if isinstance(t, Tensor) and t.requires_grad]
+    if not inputs:  # the inputs are only indices or masks: nothing to differentiate
         return None
-    # copies of the parameters, so that a full backward pass can be made without leaving gradients behind
+    # copies of the parameters, so that a full backward pass leaves no gradients behind
     parameters = {name: p.detach().requires_grad_(p.is_floating_point()) for name, p in module.named_parameters()}
-    args, kwargs = tree_map(_fresh, (args, kwargs))
+    args, kwargs = _map(_fresh, (args, kwargs))
     return _try_twice(lambda: functional_call(module, parameters, args, kwargs), inputs)
 
 
@@ -125,15 +124,15 @@ def _track(leaf: Any) -> Any:
 
 
 def _fresh(leaf: Any) -> Any:
-    # a view of the leaf that an in-place layer may overwrite
+    # a non-leaf copy that an in-place layer may overwrite
     return leaf * 1 if isinstance(leaf, Tensor) and leaf.requires_grad else leaf
 
 
 def _try_twice(forward: Callable[[], Any], inputs: list[Tensor]) -> str | None:
-    # The surrogate makes the second derivative of ReLU networks non-trivial, so that it is really computed.
+    # With the surrogate the second derivative of ReLU networks is not trivially zero, so that it is really computed.
     try:
         with softplus_surrogate():
-            outputs = [t for t in tree_flatten(_tensors(forward()))[0] if isinstance(t, Tensor) and t.requires_grad]
+            outputs = [t for t in _leaves(forward()) if isinstance(t, Tensor) and t.requires_grad]
             if not outputs:
                 return CUT
             total = torch.stack([(out * out).sum() for out in outputs]).sum()
@@ -143,13 +142,24 @@ def _try_twice(forward: Callable[[], Any], inputs: list[Tensor]) -> str | None:
             squares = [(g * g).sum() for g in first if g is not None and g.requires_grad]
             if not squares:
                 return NO_SECOND
-            # a full backward pass, not `grad`: it also reaches the nodes that PyTorch plants to refuse it
+            # a full backward pass, not `grad`: it also reaches the nodes with which PyTorch forbids double backward
             torch.stack(squares).sum().backward()
     except RuntimeError as error:
         return str(error).strip().splitlines()[0]
     return None
 
 
-def _tensors(output: Any) -> Any:
-    # model outputs such as those of `transformers` are mappings that are not registered as trees
-    return dict(output) if hasattr(output, "keys") else output
+def _map(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The function applied to every leaf of nested tuples, lists and mappings."""
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return type(tree)(*(_map(function, part) for part in tree))
+    if isinstance(tree, tuple | list):
+        return type(tree)(_map(function, part) for part in tree)
+    return {key: _map(function, part) for key, part in tree.items()} if isinstance(tree, dict) else function(tree)
+
+
+def _leaves(tree: Any) -> list[Any]:
+    """All leaves of nested tuples, lists and mappings, such as the outputs of `transformers` models."""
+    if isinstance(tree, tuple | list):
+        return [leaf for part in tree for leaf in _leaves(part)]
+    return [leaf for part in tree.values() for leaf in _leaves(part)] if hasattr(tree, "keys") else [tree]

@@ -1,4 +1,4 @@
-"""Networks by name. To add one: a file with the module, and a line in `_NETWORKS`."""
+"""The registry of networks. To add one, write a file with the module and add an entry to `_NETWORKS`."""
 
 import difflib
 import inspect
@@ -21,10 +21,10 @@ from holdfast.models.networks.wide_resnet import WideResNet
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """A network's constructor and the images it was made for.
+    """A network's constructor and the images it was designed for.
 
     Image sides must be divisible by `sides_divide_by`. `pattern` is a regular expression for a family of names; its
-    named groups are whole-number options of the constructor.
+    named groups are integer options of the constructor.
     """
 
     network: Callable[..., nn.Module]
@@ -44,7 +44,7 @@ _COMMON = ("num_classes", "in_channels", "image_size")
 
 
 def names() -> tuple[str, ...]:
-    """The names `build` knows; besides these any 'wrn-<depth>-<width>'.
+    """The names that `build` accepts; it also accepts any 'wrn-<depth>-<width>'.
 
     >>> names()
     ('digits-cnn', 'paper-cnn', 'paper-resnet', 'wrn-28-10')
@@ -61,11 +61,11 @@ def build(
     seed: int | None = None,
     **options: Any,
 ) -> nn.Module:
-    """Make the network called `name` for `num_classes` classes, on the CPU, in training mode.
+    """Build the network `name` for `num_classes` classes, on the CPU, in training mode.
 
-    `in_channels` and `image_size` (one side or height and width) default to the images the network was made for;
-    `options` are those of its own constructor. With a `seed` the weights depend on nothing but the arguments, and
-    PyTorch's global random state is left as it was; without one they are drawn from that state.
+    `in_channels` and `image_size` (one side, or height and width) default to the images the network was designed for.
+    `options` are passed to its constructor. With a `seed` the weights depend only on the arguments, and PyTorch's
+    global random state is left unchanged; without a seed they are drawn from that state.
 
     >>> build("digits-cnn", num_classes=10, seed=0)(torch.zeros(2, 1, 8, 8)).shape
     torch.Size([2, 10])
@@ -83,7 +83,7 @@ def build(
 
 
 def _find(name: str) -> tuple[NetworkSpec, dict[str, int]]:
-    """The network of that name, with the options that the name itself fixes."""
+    """The network of that name, and the options that the name contains."""
     for known, spec in _NETWORKS.items():
         match = re.fullmatch(spec.pattern, name)
         if match or name == known:
@@ -98,7 +98,7 @@ def _check_options(name: str, options: Iterable[str], own: list[str]) -> None:
 
 
 def _unknown(what: str, got: str, valid: Iterable[str]) -> InputError:
-    """The error for a misspelt name, with the nearest valid one."""
+    """Build the error for an unknown name, with the nearest valid one."""
     valid = tuple(valid)
     nearest = difflib.get_close_matches(got, valid, n=1, cutoff=0.0)[0]
     return expected(f"{what} among {', '.join(valid)}", got=repr(got), fix=f"the nearest name is {nearest!r}")
@@ -116,7 +116,7 @@ def _whole(name: str, value: Any, least: int = 1) -> int:
 
 
 def _sides(name: str, spec: NetworkSpec, image_size: Any) -> tuple[int, int]:
-    """Height and width, checked against what the network can take."""
+    """Height and width, checked against the requirements of the network."""
     sides = tuple(image_size) if isinstance(image_size, tuple | list) else (image_size, image_size)
     if len(sides) != 2:
         raise expected("image_size to be one side or (height, width)", got=image_size)
@@ -128,7 +128,7 @@ def _sides(name: str, spec: NetworkSpec, image_size: Any) -> tuple[int, int]:
 
 @contextmanager
 def _random_state(seed: int | None) -> Iterator[None]:
-    """Seed PyTorch's CPU generator for the duration of the block; with no seed leave it alone."""
+    """Seed PyTorch's CPU generator inside the block; without a seed, leave it alone."""
     if seed is None:
         yield
         return

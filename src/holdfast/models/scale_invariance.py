@@ -1,6 +1,6 @@
-"""Does the network ignore brightness: f(a x) = f(x)?
+"""Tests whether a network ignores brightness, f(a x) = f(x).
 
-Networks that standardise each image inside have this property. Integrated gradients from a black baseline then
+Networks that standardise each image internally have this property. Integrated gradients from a black baseline then
 need one gradient instead of m (see `holdfast.attribution.integrated`).
 """
 
@@ -11,13 +11,13 @@ from holdfast.errors import expected
 from holdfast.types import Model
 
 SCALES = (0.5, 0.1, 0.02)
-"""Down to 1/50 of the brightness, the first point of a 50-point path."""
+"""Scales to test: down to 1/50 of the brightness, the first point of a 50-point path."""
 
 
 def is_scale_invariant(model: Model, x: Tensor, *, scales: tuple[float, ...] = SCALES, tolerance: float = 1e-4) -> bool:
-    """True when the logits of `model` at a x and at x agree for all `scales` a, for every image of x.
+    """True if the logits of `model` at a x and at x agree for all `scales` a and every image of x.
 
-    An all-black image says nothing, so a batch of nothing else is refused.
+    All-black images are ignored, because they carry no information; a batch without other images is rejected.
     """
     bright = x[(x != 0).flatten(1).any(1)]
     if bright.shape[0] == 0:
@@ -31,10 +31,10 @@ def scale_invariant_images(
 ) -> Tensor:
     """bool [B]: the images for which f(a x) = f(x) at all `scales` a.
 
-    The yardstick is how far the logits move when the image is turned upside down, not their size: a large bias would
-    make any network look invariant. Where even that moves nothing there is no evidence, and the answer is False.
-    Images of very low contrast may fail although the network standardises, because its floor on the standard
-    deviation bites when they are darkened.
+    The change of the logits is measured relative to their change when the image is flipped along all spatial axes, not
+    relative to their size: a large bias would make any network look invariant. If the flip changes nothing, there is no
+    evidence and the result is False. Images of very low contrast may fail although the network standardises them,
+    because its floor on the standard deviation takes effect when they are darkened.
     """
     reference = model(x)
     yardstick = (model(x.flip(tuple(range(2, x.dim())))) - reference).abs().amax(1)

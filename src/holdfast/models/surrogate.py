@@ -1,13 +1,13 @@
-"""The smooth twin: any ReLU network, seen through softplus, without editing it.
+"""The softplus surrogate: any ReLU network with softplus activations, without editing the network.
 
 A ReLU network is piecewise linear, so the derivative of its gradient is zero almost everywhere and an attack on the
-gradient has nothing to climb. Ghorbani et al. (2019) and Dombrowski et al. (2019) climb on a twin that shares the
-weights but has
+gradient has no direction to follow. Ghorbani et al. (2019) and Dombrowski et al. (2019) attack a surrogate that shares
+the weights but has
 
     relu_a(z)  ->  a z + (1 - a) softplus_beta(z),      softplus_beta(z) = log(1 + exp(beta z)) / beta,
 
-with leak a (0 for the plain ReLU). As beta grows the twin converges to the network: |difference| <= log(2) / beta
-at every activation.
+with leak a (0 for the plain ReLU). As beta grows the surrogate converges to the network:
+|difference| <= log(2) / beta at every activation.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -60,7 +60,7 @@ def _relu6(beta: float, z: Tensor, inplace: bool = False) -> Tensor:
 
 
 def _source(z: Tensor, inplace: bool) -> Tensor:
-    # softplus needs its input again for the backward pass, so an input that is about to be overwritten is copied.
+    # softplus needs its input for the backward pass, so an input that will be overwritten is copied.
     return z.clone() if inplace else z
 
 
@@ -83,15 +83,15 @@ SMOOTH_FORMS: Mapping[Callable[..., Any], Smoothed] = {
     torch.prelu: _prelu,
     Tensor.prelu: _prelu,
 }
-"""Every way of calling a ReLU in PyTorch; `nn.ReLU` and its kin all end in one of them."""
+"""All functions that apply a ReLU in PyTorch; `nn.ReLU` and related modules call one of them."""
 
 
 class softplus_surrogate(TorchFunctionMode):  # noqa: N801  (used like a function: `with softplus_surrogate(beta=1.0):`)
     """Inside this context every ReLU, leaky ReLU, PReLU, ReLU6 and hard tanh is its softplus form of sharpness `beta`.
 
-    Modules, functional and in-place calls of any network are reached alike, since PyTorch is asked at the call, not
-    the network. `swapped` counts the calls, so a caller can tell a network that had nothing to smooth. Compiled code
-    (TorchScript) is not reached and stays as it is; so does `clamp(min=0)`, which is arithmetic, not an activation.
+    The context intercepts PyTorch function calls, so it covers modules, functional calls and in-place calls of any
+    network. `swapped` counts the replaced calls, so a caller can detect a network without such activations. Compiled
+    code (TorchScript) is not intercepted; neither is `clamp(min=0)`, which is arithmetic, not an activation.
 
     >>> with softplus_surrogate(beta=1.0) as surrogate:
     ...     y = torch.relu(torch.zeros(1))
@@ -102,7 +102,7 @@ class softplus_surrogate(TorchFunctionMode):  # noqa: N801  (used like a functio
     def __init__(self, beta: float = 1.0) -> None:
         super().__init__()
         if not beta > 0:
-            raise expected("beta > 0", got=beta, fix="larger is closer to the ReLU; the reference attack uses 1")
+            raise expected("beta > 0", got=beta, fix="a larger beta is closer to the ReLU; the reference attack uses 1")
         self.beta = beta
         self.swapped = 0
 

@@ -1,4 +1,4 @@
-"""What training minimises: model, losses and attack as one `nn.Module`. May import everything up to `attacks`."""
+"""The training objective: model, losses and attack as one `nn.Module`. Imports `attacks`, `losses` and `engine`."""
 
 from holdfast.objective.objective import Objective, ObjectiveOutput, Term
 

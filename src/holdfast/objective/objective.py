@@ -1,9 +1,9 @@
-"""What training minimises: a model, a loss and the attack that finds x', as one module.
+"""The training objective: a model, a loss and the attack that finds x', as one module.
 
-    objective(x, y, keys) -> total and every named part
+    objective(x, y, keys) -> the total and its named parts
 
-It is an `nn.Module` so that DistributedDataParallel can wrap it as a whole, and so that an own training loop needs
-nothing but `objective(x, y, keys).total.backward()`.
+It is an `nn.Module`, so DistributedDataParallel can wrap it as a whole. A custom training loop only needs
+`objective(x, y, keys).total.backward()`.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from holdfast.types import Pair
 
 @dataclass(frozen=True)
 class Term:
-    """A loss and the attack that finds its x'; without an attack x' = x. `name` tells its parts from another term's."""
+    """A loss and the attack that finds its x'; without an attack x' = x. `name` prefixes the names of its parts."""
 
     loss: Loss
     attack: PGD | None = None
@@ -32,17 +32,17 @@ class Term:
 
 @dataclass(frozen=True)
 class ObjectiveOutput:
-    """The total to descend, and its named parts as detached means over the batch, for the log."""
+    """The total to minimise, and its named parts as detached means over the batch, for the log."""
 
     total: Tensor
     parts: dict[str, Tensor]
 
 
 class Objective(nn.Module):
-    """The mean (or sum, as in the released code) over the batch of the losses of all `terms`.
+    """The losses of all `terms`, averaged over the batch (`reduction="sum"`: summed, as in the released code).
 
-    `budget` in [0, 1] scales radius and step of every attack, so that a trainer can warm the budget up from 0.
-    `example_passes` counts what has been spent so far.
+    `budget` in [0, 1] scales the radius and step size of every attack, so that a trainer can warm it up from 0.
+    `example_passes` counts the example-passes so far, see `holdfast.engine.passes`.
 
     >>> from holdfast.losses import CrossEntropy
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
@@ -67,7 +67,7 @@ class Objective(nn.Module):
         self.example_passes = 0
 
     def forward(self, x: Tensor, y: Tensor, keys: Tensor) -> ObjectiveOutput:
-        """Find x' for every term, evaluate the losses, reduce."""
+        """Find x' for every term, evaluate the losses and reduce them."""
         totals: list[Tensor] = []
         parts: dict[str, Tensor] = {}
         with count_passes() as counter:
@@ -92,7 +92,7 @@ class Objective(nn.Module):
 
 
 def summed(loss: Loss, model: nn.Module, pair: Pair) -> tuple[Tensor, Parts]:
-    """The sum of a loss over the batch and its named parts [B], in slices where that gives the same."""
+    """The sum of a loss over the batch and its named parts [B], in slices of the batch if the result is the same."""
 
     def evaluate(rows: slice | None) -> tuple[Tensor, Parts]:
         some, here = pair, loss
@@ -103,14 +103,16 @@ def summed(loss: Loss, model: nn.Module, pair: Pair) -> tuple[Tensor, Parts]:
         value = here.value(context, here.prepare(model, some))
         return value, context.parts | _accuracies(context)
 
-    whole = pair.x_adv.requires_grad  # a gradient in the image is asked for
+    whole = pair.x_adv.requires_grad  # the caller needs a gradient in the image
     return sum_in_slices(evaluate, model, pair.x, points=loss.points, twice=loss.second_order, whole=whole)
 
 
 def _accuracies(context: LossContext) -> dict[str, Tensor]:
-    """Accuracy at those images whose logits the losses have computed anyway; no pass is made for it."""
+    """Accuracy at the images whose logits the losses have computed; no extra forward pass is made."""
     if any(logits.shape[1] < 2 for logits in context.known_logits.values()):
-        raise expected("a network with at least two logits to train", got="one", fix="one logit has nothing to learn")
+        raise expected(
+            "a network with at least two logits to train", got="one", fix="the softmax of a single logit is constant"
+        )
     return {
         f"accuracy_{at}": (logits.detach().argmax(1) == context.pair.y).to(logits.dtype)
         for (at, beta), logits in context.known_logits.items()

@@ -1,6 +1,6 @@
-"""The named attacks and training methods of the papers as compositions of the parts, and the measuring protocols.
+"""The attacks and training methods of the papers, composed of losses and PGD, and the registry of attacks.
 
-Imports `objective` and every room before it.
+Imports `objective`, `attacks`, `losses`, `attribution` and `runs`.
 """
 
 from holdfast.recipes.attacks import KINDS, fgsm, ifia, ifia_ensemble, pgd, pgd_margin

@@ -1,4 +1,8 @@
-"""The named attacks of the papers as settings of the one loop."""
+"""The attacks of the papers as settings of the PGD loop.
+
+CE(x) is the cross-entropy -log softmax(f(x))_y. Equation numbers are those of *Enhanced Regularizers for Attributional
+Robustness* ("the paper").
+"""
 
 from collections.abc import Callable
 
@@ -24,7 +28,12 @@ from holdfast.types import Attribution
 
 
 def fgsm(*, eps: float) -> PGD:
-    """One step of eps along the sign of the cross-entropy's gradient (Goodfellow et al. 2015)."""
+    """FGSM (Goodfellow et al. 2015).
+
+        maximised in the input:  CE(x')  over  |x' - x| <= eps
+
+    The attack takes one step of size `eps`: x' = x + eps sign(grad CE(x)), clipped to [0, 1].
+    """
     return PGD(CrossEntropy(), ball=Linf(eps), steps=1, step_size=eps, best_by=LAST)
 
 
@@ -38,9 +47,20 @@ def pgd(
     random_start: bool = True,
     loss: Loss | None = None,
 ) -> PGD:
-    """PGD on the prediction (Madry et al. 2018), stopping at an example as soon as its prediction is wrong.
+    """PGD on the prediction (Madry et al. 2018).
 
-    The step defaults to 2.5 eps / steps. `loss` defaults to the cross-entropy; `pgd_margin` ascends the margin.
+        maximised in the input:  CE(x')  over the ball of radius eps around x
+
+    The search for an example stops as soon as its prediction is wrong. Pass `eps` for the L-infinity ball, or a `ball`.
+    `steps` and `step_size` set the number and size of the steps; `step_size` defaults to 2.5 eps / steps.
+    `random_start` samples the start from the ball; `restarts` repeats the search from other starts. `loss` replaces the
+    cross-entropy; `pgd_margin` uses the margin.
+
+    >>> import torch
+    >>> x, y = torch.tensor([[[[0.6, 0.5]]]]), torch.tensor([0])
+    >>> x_adv = pgd(eps=0.25, steps=4)(lambda x: x.flatten(1) * 3, x, y, keys=torch.tensor([0]))
+    >>> bool(x_adv[0, 0, 0, 0] < x_adv[0, 0, 0, 1])
+    True
     """
     ball = _ball(eps, ball)
     return PGD(
@@ -55,7 +75,12 @@ def pgd(
 
 
 def pgd_margin(*, eps: float, steps: int = 40, step_size: float | None = None, restarts: int = 1) -> PGD:
-    """PGD on the margin loss (Carlini and Wagner 2017), which does not vanish where the network is confident."""
+    """PGD on the margin loss (Carlini and Wagner 2017), which does not vanish where the network is confident.
+
+        maximised in the input:  max_{c != y} f_c(x') - f_y(x')  over  |x' - x| <= eps
+
+    The settings are those of `pgd`; the start is random.
+    """
     return pgd(eps=eps, steps=steps, step_size=step_size, restarts=restarts, loss=Margin())
 
 
@@ -67,7 +92,7 @@ KINDS: dict[str, Callable[..., Loss]] = {
     "soft-topk": lambda k, **shared: SoftTopK(k=k, **shared),
     "random": lambda k, **shared: NoDirection(),
 }
-"""Kind of IFIA -> the loss it ascends, from k and the settings that all map losses share."""
+"""Kind of IFIA -> the loss that it maximises, built from k and the settings that all map losses share."""
 
 
 def ifia(
@@ -89,22 +114,46 @@ def ifia(
     ball: Ball | None = None,
     chunk: int | None = None,
 ) -> PGDExplanationAttack:
-    """Iterative feature importance attack (Ghorbani et al. 2019; Eq. 3 of the paper), reference protocol by default.
+    """Iterative feature importance attack, IFIA (Ghorbani et al. 2019; Eq. 3 of the paper).
 
-    The direction is the gradient, on the softplus twin with sharpness `beta`, of the map of the true logit; the k top
-    pixels and all scores come from the network itself. No random start. Of all iterates with the label kept, the one
-    with the smallest Kendall's tau is returned. `kind`: topk, center, target (needs `target`), random (the control),
-    and the differentiable stand-ins cosine and soft-topk. `eval_k` is the k of the reported top-k intersection.
+        maximised in the input:  D(I(x), I(x'))  over the ball of radius eps around x, with the label of x kept
 
-    `search_ig_steps` is the fast protocol: inside the search, maps are integrated with so few midpoints (10 are enough
-    on the small CNN), and only the image that was found is judged by the full map of `ig_steps` points.
+    I is the saliency map of the true logit. `kind` selects D:
+
+    - "topk": minus the mass of I(x') on the k largest pixels of I(x);
+    - "center": the squared distance between the centres of mass;
+    - "target": the mass of I(x') on the k largest pixels of the map `target`;
+    - "cosine": 1 - cosine, a differentiable substitute for rank correlation;
+    - "soft-topk": a differentiable substitute for top-k intersection;
+    - "random": the random control, with keyed random signs as step directions.
+
+    The defaults are the reference protocol. The gradient of D is computed on the softplus surrogate with sharpness
+    `beta`; the top-k pixels and all scores come from the network itself. The search starts from the clean image. Of all
+    iterates that keep the label, the one with the smallest Kendall's tau is returned.
+
+    Pass `eps` for the L-infinity ball, or a `ball`. `steps` and `step_size` set the number and size of the steps.
+    `ig_steps` is the number of points of integrated gradients; `attribution` replaces integrated gradients by another
+    map. `eval_k` is the k of the reported top-k intersection and defaults to `k`. `random_start` and `restarts` search
+    from random starts. `quantize` restricts perturbations to whole grey levels of 1/255. `chunk` limits the images per
+    forward pass.
+
+    `search_ig_steps` selects the fast protocol. Inside the search, maps use that many points of the midpoint rule (10
+    are enough on the small CNN). Only the image that the search returns is scored by the full map with `ig_steps`
+    points.
+
+    >>> import torch
+    >>> import holdfast as hf
+    >>> model = hf.models.build("digits-cnn", seed=0)
+    >>> x = hf.data.to_float(hf.data.load("digits", split="test").x[:2])
+    >>> attack = ifia(eps=0.1, step_size=0.05, steps=2, k=10, ig_steps=5)
+    >>> result = attack.run(model, x, y=model(x).argmax(1), keys=torch.arange(2))
+    >>> bool(((result.x_adv - x).abs() <= 0.1 + 1e-6).all()), result.counts["attacked"]
+    (True, 2)
     """
     if kind not in KINDS:
-        raise expected(f"a kind out of {', '.join(KINDS)}", got=repr(kind))
+        raise expected(f"kind to be one of {', '.join(KINDS)}", got=repr(kind))
     if (kind == "target") != (target is not None):
-        raise expected(
-            "a target map with kind='target' and only then", got=f"kind={kind!r}, target={target is not None}"
-        )
+        raise expected("a target map if and only if kind='target'", got=f"kind={kind!r}, target={target is not None}")
     explained = attribution or IntegratedGradients(steps=ig_steps, chunk=chunk)
     searched = explained if search_ig_steps is None else _cheaper(explained, search_ig_steps)
     shared: dict[str, object] = {"attribution": searched, "beta": beta}
@@ -127,12 +176,12 @@ def ifia(
 
 def _cheaper(attribution: Attribution, points: int) -> Attribution:
     if not isinstance(attribution, GradientMap):
-        raise expected("search_ig_steps only with a map of holdfast", got=type(attribution).__name__)
+        raise expected("search_ig_steps only with a GradientMap", got=type(attribution).__name__)
     return attribution.with_points(points)
 
 
 VARIANTS: tuple[tuple[bool, float], ...] = ((False, 1.0), (True, 5.0))
-"""(random start, sharpness of the twin) of the ensemble's members: the reference, and a stronger one."""
+"""(random start, sharpness of the surrogate) of the ensemble members: the reference, and a stronger one."""
 
 
 def ifia_ensemble(
@@ -151,9 +200,24 @@ def ifia_ensemble(
     quantize: bool = False,
     chunk: int | None = None,
 ) -> Ensemble:
-    """The strong attack: every kind from every variant; for each image the worst result counts.
+    """Ensemble of IFIA attacks: runs every kind in every variant and returns the worst result for each image.
 
-    Members are named kind/start/beta. The step defaults to 2.5 eps / steps, so that each search can cross the ball.
+    Each member is an `ifia` attack and maximises the loss D of its kind in the input (Eq. 3 of the paper). `kinds` are
+    the kinds to run; `variants` are pairs (random start, sharpness of the surrogate). Members are named
+    kind/start/beta. The worst result is the one with the smallest Kendall's tau. `step_size` defaults to
+    2.5 eps / steps, so that each search can cross the ball. `restarts` applies to the members with a random start. The
+    other settings are those of `ifia`.
+
+    >>> import torch
+    >>> import holdfast as hf
+    >>> model = hf.models.build("digits-cnn", seed=0)
+    >>> x = hf.data.to_float(hf.data.load("digits", split="test").x[:2])
+    >>> attack = ifia_ensemble(eps=0.1, steps=2, k=10, ig_steps=5, kinds=("topk", "cosine"))
+    >>> result = attack.run(model, x, y=model(x).argmax(1), keys=torch.arange(2))
+    >>> result.names
+    ('topk/clean/beta=1', 'topk/random/beta=5', 'cosine/clean/beta=1', 'cosine/random/beta=5')
+    >>> bool((result.worst.kendall <= result.members[0].scores.kendall).all())
+    True
     """
     members = {
         f"{kind}/{'random' if start else 'clean'}/beta={beta:g}": ifia(

@@ -1,7 +1,21 @@
-"""The named training methods of the papers: what is descended in the weights, what is ascended in the input.
+"""The training methods of the papers. Each takes the model and its settings and returns an `Objective`.
 
-Each takes the model and its settings and returns an `Objective`. eps, step_size and attack_steps describe the inner
-search (L-infinity, random start); `*_ig_steps` are points of integrated gradients. Equation numbers are the paper's.
+A method minimises one loss in the weights, at an image x' that maximises another loss in the input. Notation:
+
+    f(x)         the logits
+    CE(x)        cross-entropy, -log softmax(f(x))_y
+    IG(x, x')    integrated gradients of the cross-entropy along the path from x to x'
+    IG(x0, x)    integrated gradients of the true probability along the path from the baseline x0 to x
+    S            a size function, the L1 norm by default
+
+The settings that the methods share:
+
+    eps, attack_steps, step_size    PGD for x': radius of the L-infinity ball, number and size of the steps. The start
+                                    is random, the last iterate is used, and x' is a constant for the weights.
+    ig_steps, attack_ig_steps       points of integrated gradients in the minimised and in the maximised loss
+    reduction                       "mean" or "sum" (released code) over the batch
+
+Equation numbers are those of *Enhanced Regularizers for Attributional Robustness* ("the paper").
 """
 
 from functools import partial
@@ -32,17 +46,36 @@ AT_X_ADV = CrossEntropy(at="perturbed")
 
 
 def _search(loss: Loss, eps: float, attack_steps: int, step_size: float) -> PGD:
-    """The inner maximisation of training: random start, fixed number of steps, last iterate."""
+    """The inner maximisation of training: PGD with a random start, a fixed number of steps, and the last iterate."""
     return PGD(loss, ball=Linf(eps), steps=attack_steps, step_size=step_size, random_start=True, best_by=LAST)
 
 
 def natural(model: nn.Module, *, reduction: str = "mean") -> Objective:
-    """CE(x)."""
+    """Natural training.
+
+        minimised in the weights:  CE(x)
+
+    There is no attack. `reduction` is "mean" or "sum" over the batch.
+    """
     return Objective(model, [Term(AT_X)], reduction=reduction, name="natural")
 
 
 def madry(model: nn.Module, *, eps: float, attack_steps: int, step_size: float, reduction: str = "mean") -> Objective:
-    """CE(x') with x' ascending CE (Madry et al. 2018)."""
+    """Adversarial training with PGD (Madry et al. 2018).
+
+        minimised in the weights:  CE(x')
+        maximised in the input:    CE(x')
+
+    `eps`, `attack_steps` and `step_size` set the radius of the L-infinity ball and the number and size of PGD steps.
+    `reduction` is "mean" or "sum" over the batch.
+
+    >>> import torch
+    >>> import holdfast as hf
+    >>> objective = madry(hf.models.build("digits-cnn", seed=0), eps=0.1, attack_steps=2, step_size=0.05)
+    >>> x, y = torch.linspace(0, 1, 128).reshape(2, 1, 8, 8), torch.tensor([3, 7])
+    >>> sorted(objective(x, y, keys=torch.arange(2)).parts)
+    ['accuracy_perturbed', 'ce_perturbed', 'total']
+    """
     attack = _search(AT_X_ADV, eps, attack_steps, step_size)
     return Objective(model, [Term(AT_X_ADV, attack)], reduction=reduction, name="madry")
 
@@ -50,7 +83,14 @@ def madry(model: nn.Module, *, eps: float, attack_steps: int, step_size: float, 
 def trades(
     model: nn.Module, *, eps: float, attack_steps: int, step_size: float, weight: float = 6.0, reduction: str = "mean"
 ) -> Objective:
-    """CE(x) + weight KL(f(x) || f(x')) with x' ascending the KL (Zhang et al. 2019)."""
+    """TRADES (Zhang et al. 2019).
+
+        minimised in the weights:  CE(x) + weight KL(softmax f(x) || softmax f(x'))
+        maximised in the input:    KL(softmax f(x) || softmax f(x'))
+
+    `eps`, `attack_steps` and `step_size` set the radius of the L-infinity ball and the number and size of PGD steps.
+    `reduction` is "mean" or "sum" over the batch.
+    """
     attack = _search(PredictionKL(), eps, attack_steps, step_size)
     return Objective(model, [Term(AT_X + weight * PredictionKL(), attack)], reduction=reduction, name="trades")
 
@@ -66,7 +106,15 @@ def ig_norm(
     attack_ig_steps: int = 10,
     reduction: str = "mean",
 ) -> Objective:
-    """RAR, IG-NORM: CE(x) + lam |IG(x, x')|_1 with x' ascending the norm alone (Chen et al. 2019)."""
+    """RAR with the objective IG-NORM (Chen et al. 2019).
+
+        minimised in the weights:  CE(x) + lam |IG(x, x')|_1
+        maximised in the input:    |IG(x, x')|_1
+
+    IG(x, x') explains the cross-entropy along the path from x to x', with `ig_steps` points in the minimised and
+    `attack_ig_steps` points in the maximised loss. `eps`, `attack_steps` and `step_size` set the radius of the
+    L-infinity ball and the number and size of PGD steps. `reduction` is "mean" or "sum" over the batch.
+    """
     attack = _search(IGNorm(steps=attack_ig_steps), eps, attack_steps, step_size)
     outer = AT_X + lam * IGNorm(steps=ig_steps)
     return Objective(model, [Term(outer, attack)], reduction=reduction, name="ig_norm")
@@ -83,7 +131,23 @@ def ig_sum_norm(
     attack_ig_steps: int = 10,
     reduction: str = "mean",
 ) -> Objective:
-    """RAR, IG-SUM-NORM: CE(x') + lam |IG(x, x')|_1 with x' ascending the same sum (Chen et al. 2019)."""
+    """RAR with the objective IG-SUM-NORM (Chen et al. 2019).
+
+        minimised in the weights:  CE(x') + lam |IG(x, x')|_1
+        maximised in the input:    CE(x') + lam |IG(x, x')|_1
+
+    IG(x, x') explains the cross-entropy along the path from x to x', with `ig_steps` points in the minimised and
+    `attack_ig_steps` points in the maximised loss. `eps`, `attack_steps` and `step_size` set the radius of the
+    L-infinity ball and the number and size of PGD steps. `reduction` is "mean" or "sum" over the batch.
+
+    >>> import torch
+    >>> import holdfast as hf
+    >>> model = hf.models.build("digits-cnn", seed=0)
+    >>> objective = ig_sum_norm(model, eps=0.1, attack_steps=2, step_size=0.05, ig_steps=4, attack_ig_steps=2)
+    >>> x, y = torch.linspace(0, 1, 128).reshape(2, 1, 8, 8), torch.tensor([3, 7])
+    >>> sorted(objective(x, y, keys=torch.arange(2)).parts)
+    ['accuracy_perturbed', 'ce_perturbed', 'ig_norm', 'total']
+    """
     attack = _search(AT_X_ADV + lam * IGNorm(steps=attack_ig_steps), eps, attack_steps, step_size)
     outer = AT_X_ADV + lam * IGNorm(steps=ig_steps)
     return Objective(model, [Term(outer, attack)], reduction=reduction, name="ig_sum_norm")
@@ -103,7 +167,17 @@ def art(
     std: float = 1.0,
     reduction: str = "mean",
 ) -> Objective:
-    """ART: CE(x') + weight triplet, x' ascending the triplet on its top-k entries (Singh et al. 2019)."""
+    """ART, attributional robustness training (Singh et al. 2019).
+
+        minimised in the weights:  CE(x') + weight T(x, x'),    T = log(1 + exp(-(d_neg - d_pos)))
+        maximised in the input:    T(x, x') on the k entries with the largest |gradient|
+
+    d_pos and d_neg are distances 1 - cos between image and gradient of the true and of the strongest other logit, see
+    `holdfast.losses.AlignmentTriplet`. `beta` is the sharpness of the softplus surrogate. `channels` is "signed" or
+    "absolute-mean". `mean` and `std` are the normalisation of the network. `eps`, `attack_steps` and `step_size` set
+    the radius of the L-infinity ball and the number and size of PGD steps. `reduction` is "mean" or "sum" over the
+    batch.
+    """
     triplet = AlignmentTriplet(beta=beta, channels=channels, mean=mean, std=std)
     on_top_k = AlignmentTriplet(beta=beta, channels=channels, mean=mean, std=std, k=k)
     attack = _search(on_top_k, eps, attack_steps, step_size)
@@ -132,10 +206,29 @@ def erar(
     base_attribution: bool = True,
     reduction: str = "mean",
 ) -> Objective:
-    """ERAR: CE(x') + lam (lam_cacr CACR + lam_wacr WACR) (Eq. 10), x' ascending CE(x') + S(IG(x, x')) (Eq. 12).
+    """ERAR, the method of the paper (Eqs. 10 and 12).
 
-    The ablations of the paper: only CACR (lam_wacr=0), only WACR (lam_cacr=0), coefficients 1 and 0.7, nca=False,
-    base_attribution=False. A coefficient of 0 leaves the term out; nothing is computed for it.
+        minimised in the weights:  CE(x') + lam (lam_cacr CACR(x') + lam_wacr WACR(x, x'))
+        maximised in the input:    CE(x') + attack_lam S(IG(x, x'))
+
+    IG(x, x') explains the cross-entropy along the path from x to x'. `ig_steps` and `attack_ig_steps` are the points of
+    integrated gradients in the minimised and in the maximised loss. `scale`, `negative`, `granularity` and `nca` are
+    settings of `holdfast.losses.CACR`; `change`, `wacr_granularity` (default: `granularity`), `size` and
+    `base_attribution` are settings of `holdfast.losses.WACR`. `size` also selects S in the maximised loss. `eps`,
+    `attack_steps` and `step_size` set the radius of the L-infinity ball and the number and size of PGD steps.
+    `reduction` is "mean" or "sum" over the batch.
+
+    The ablations of the paper are: only CACR (`lam_wacr=0`), only WACR (`lam_cacr=0`), coefficients 1 and 0.7,
+    `nca=False`, `base_attribution=False`. A term with coefficient 0 is omitted and not computed.
+
+    >>> import torch
+    >>> import holdfast as hf
+    >>> model = hf.models.build("digits-cnn", seed=0)
+    >>> objective = erar(model, eps=0.1, attack_steps=2, step_size=0.05, ig_steps=4, attack_ig_steps=2)
+    >>> x, y = torch.linspace(0, 1, 128).reshape(2, 1, 8, 8), torch.tensor([3, 7])
+    >>> parts = objective(x, y, keys=torch.arange(2)).parts
+    >>> [name for name in sorted(parts) if name.startswith(("ce", "kl", "wacr"))]
+    ['ce_perturbed', 'kl_nca', 'kl_tca', 'wacr_p1', 'wacr_p2']
     """
     outer: Loss = AT_X_ADV
     if lam * lam_cacr:
@@ -164,7 +257,15 @@ def igr(
     ig_steps: int = 50,
     reduction: str = "mean",
 ) -> Objective:
-    """IGR: CE(x') + weight (1 - cos(IG(x), IG(x'))), x' from plain PGD (Wang and Kong 2022)."""
+    """IGR, integrated gradients regularizer (Wang and Kong 2022).
+
+        minimised in the weights:  CE(x') + weight (1 - cos(IG(x0, x), IG(x0, x')))
+        maximised in the input:    CE(x')
+
+    IG(x0, x) explains the true probability from the baseline x0, with `ig_steps` points. `eps`, `attack_steps` and
+    `step_size` set the radius of the L-infinity ball and the number and size of PGD steps. `reduction` is "mean" or
+    "sum" over the batch.
+    """
     attack = _search(AT_X_ADV, eps, attack_steps, step_size)
     outer = AT_X_ADV + weight * AttributionCosine(steps=ig_steps, score=true_probability)
     return Objective(model, [Term(outer, attack)], reduction=reduction, name="igr")
@@ -189,13 +290,34 @@ def erar_plus(
     power: float = 1.0,
     reduction: str = "mean",
 ) -> Objective:
-    """Ours: CE(x') + weight (1 - cos) of the normalised maps of the true logit, the very maps that attacks move.
+    """Our method: trains the saliency maps of the true logit, the same maps that attacks change.
 
-    x' ascends CE + attack_weight (1 - cos) on the softplus surrogate with sharpness `beta`. A share `plain_share` of
-    the cross-entropy is taken at the x' of plain PGD instead, which keeps the accuracy under attack; with weight = 0
-    all of it. `dead_zone` and `filter_spread` weigh two penalties on the first layer: it should not respond to pixels
-    below eps, and each of its filters should look at few pixels, so that an attack cannot give attribution to black
-    pixels. With a `power` below 1 the small entries of the maps count for more, as they do for ranks.
+        minimised in the weights:  (1 - plain_share) CE(x') + weight (1 - cos(I(x), I(x')))
+                                   + plain_share CE(x'') + dead_zone DeadZone + filter_spread FilterSpread
+        maximised in the input:    CE(x') + attack_weight (1 - cos(I(x), I(x')))    in x', on the softplus surrogate
+                                   CE(x'')                                          in x'' (plain PGD)
+
+    I is the normalised saliency map of integrated gradients, with `ig_steps` points in the minimised and
+    `attack_ig_steps` points in the maximised loss. `beta` is the sharpness of the surrogate. With a `power` below 1 the
+    cosine uses (I + 0.01)^power, which gives small entries more weight, as ranks do.
+
+    `plain_share` is the share of the cross-entropy at x'', which keeps the accuracy under attack. With `weight=0` it is
+    1. `plain_steps` and `plain_step_size` default to `attack_steps` and `step_size`.
+
+    `holdfast.losses.DeadZone` penalises a first layer that responds to pixels below eps. `holdfast.losses.FilterSpread`
+    penalises filters that depend on many pixels. Both make it harder for an attack to give attribution to black pixels.
+
+    `eps`, `attack_steps` and `step_size` set the radius of the L-infinity ball and the number and size of PGD steps.
+    `reduction` is "mean" or "sum" over the batch.
+
+    >>> import torch
+    >>> import holdfast as hf
+    >>> model = hf.models.build("digits-cnn", seed=0)
+    >>> objective = erar_plus(model, eps=0.1, attack_steps=2, step_size=0.05, plain_share=0.5)
+    >>> x, y = torch.linspace(0, 1, 128).reshape(2, 1, 8, 8), torch.tensor([3, 7])
+    >>> parts = objective(x, y, keys=torch.arange(2)).parts
+    >>> [name for name in sorted(parts) if "accuracy" not in name]
+    ['ce_perturbed', 'map_cosine', 'plain/ce_perturbed', 'total']
     """
     plain_share = plain_share if weight else 1.0
     cosine = MapCosine if power == 1 else partial(FlattenedCosine, power=power)
@@ -217,4 +339,4 @@ def erar_plus(
 METHODS = {
     method.__name__: method for method in (natural, madry, trades, ig_norm, ig_sum_norm, art, erar, igr, erar_plus)
 }
-"""Every training method by name; a new one is a function above and a word here."""
+"""Registry of the training methods by name. To add one, write a function above and add it here."""

@@ -1,4 +1,4 @@
-"""The attacks on explanations by name, for configs and commands. To add one: write it, and add a line to `ATTACKS`."""
+"""Registry of attacks on explanations, for configs and commands. To add one, write it and add it to `ATTACKS`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,10 +14,11 @@ from holdfast.types import Attribution
 
 @dataclass(frozen=True, kw_only=True)
 class AttackSettings:
-    """What every attack of a protocol shares: budget, steps, k, and the map.
+    """Settings shared by all attacks of a protocol: budget, steps, k, and the map.
 
-    `map` names a map of the registry with its `map_options`; integrated gradients take `ig_steps` points. An
-    `attribution` of the caller's own takes its place. `ensemble` holds settings of the ensemble that differ from these.
+    `map` names a registered map, with options `map_options`; integrated gradients use `ig_steps` points. A
+    user-defined `attribution` replaces it. The ensemble shares `eps`, `k`, `eval_k`, `quantize` and the map; `ensemble`
+    holds its other settings, such as `steps`.
     """
 
     eps: float
@@ -34,13 +35,13 @@ class AttackSettings:
     ensemble: Mapping[str, Any] = field(default_factory=dict)
 
     def explained(self, ig_steps: int | None = None) -> Attribution:
-        """The map that is moved and scored."""
+        """The map that is attacked and scored."""
         if self.attribution is not None:
             return self.attribution
         return make_map(self.map, self.map_options, steps=self.ig_steps if ig_steps is None else ig_steps)
 
     def search(self, kind: str) -> ExplanationAttack:
-        """IFIA of one kind with these settings; the step defaults to 2.5 eps / steps."""
+        """IFIA of one kind with these settings; `step_size` defaults to 2.5 eps / steps."""
         return ifia(
             eps=self.eps,
             step_size=2.5 * self.eps / max(1, self.steps) if self.step_size is None else self.step_size,
@@ -74,18 +75,18 @@ ATTACKS: dict[str, Callable[[AttackSettings], ExplanationAttack]] = {
     "ifia-soft-topk": lambda settings: settings.search("soft-topk"),
     CONTROL: lambda settings: settings.search("random"),
 }
-"""Name -> attack for the given settings."""
+"""Name -> function that builds the attack from the settings."""
 
 DEFAULT = (REFERENCE, STRONGEST, CONTROL)
 
 
 def make_attacks(settings: AttackSettings, names: Iterable[str] = DEFAULT) -> dict[str, ExplanationAttack]:
-    """The named attacks, all with the same settings.
+    """Build the named attacks, all with the same settings.
 
     >>> list(make_attacks(AttackSettings(eps=0.1, steps=10, k=5)))
     ['ifia-topk', 'ifia-ensemble', 'random']
     """
     unknown = [name for name in names if name not in ATTACKS]
     if unknown:
-        raise expected(f"attacks out of {', '.join(ATTACKS)}", got=", ".join(unknown))
+        raise expected(f"attacks to be among {', '.join(ATTACKS)}", got=", ".join(unknown))
     return {name: ATTACKS[name](settings) for name in names}

@@ -1,4 +1,4 @@
-"""From run directories to tables, figures and one self-contained page. Never loads PyTorch; the rest only when used."""
+"""Tables, figures and self-contained HTML pages from run directories. Never imports PyTorch."""
 
 from holdfast.report.view import RunView, view_runs
 from holdfast.report.vote import count_votes

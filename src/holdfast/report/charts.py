@@ -1,4 +1,4 @@
-"""Box plots and curves as plain geometry; the page and the figures draw them, each in its own way."""
+"""Box plots and training curves as data; the HTML page and the matplotlib figures draw them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _LOG_FROM = 50.0
 
 @dataclass(frozen=True, kw_only=True)
 class Box:
-    """One box: quartiles, the median's interval, whiskers to the last value within 1.5 box lengths, values beyond."""
+    """One box: quartiles, interval of the median, whiskers to the last value within 1.5 box lengths, and outliers."""
 
     label: str
     color: int
@@ -29,7 +29,7 @@ class Box:
     stat: Stat
     whiskers: Interval
     outliers: tuple[float, ...]
-    beyond: int  # how many values lie outside the whiskers; `outliers` holds at most 120 distinct ones of them
+    beyond: int  # number of values outside the whiskers; `outliers` holds at most 120 distinct ones
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class BoxPlot:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """One run's line: steps and values, thinned to at most 160 points."""
+    """The curve of one run: steps and values, thinned to at most 160 points."""
 
     label: str
     color: int
@@ -55,7 +55,7 @@ class Curve:
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """One part of the loss (or an accuracy) over training, for all runs that logged it."""
+    """One term of the loss (or an accuracy) during training, for all runs that logged it."""
 
     part: str
     log: bool
@@ -65,13 +65,13 @@ class Curves:
 
 
 def method_colors(views: Sequence[RunView]) -> dict[str, int]:
-    """Label -> number of its colour: one for each method in order of appearance; after eight they repeat."""
+    """Label -> colour index: one colour per method in order of appearance; after eight methods they repeat."""
     methods = list(dict.fromkeys(view.method for view in views))
     return {view.label: methods.index(view.method) % COLORS for view in views}
 
 
 def box_plots(views: Sequence[RunView], colors: Mapping[str, int]) -> list[BoxPlot]:
-    """The headline metrics under the headline attack, each method's random control below it."""
+    """One plot per headline metric under the headline attack, with the random control below each method."""
     attack = headline_attack(views)
     plots = []
     for metric in shown("headline"):
@@ -83,7 +83,7 @@ def box_plots(views: Sequence[RunView], colors: Mapping[str, int]) -> list[BoxPl
 
 
 def training_curves(views: Sequence[RunView], colors: Mapping[str, int]) -> list[Curves]:
-    """One chart for each logged part, total first, accuracies last."""
+    """One chart per logged term, the total first and the accuracies last."""
     found: dict[str, list[Curve]] = {}
     for view in views:
         for part, (steps, values) in _series(view.run.log.entries).items():
@@ -99,7 +99,7 @@ def training_curves(views: Sequence[RunView], colors: Mapping[str, int]) -> list
 
 
 def tukey(values: Values) -> tuple[Interval, Values]:
-    """Whiskers and the values beyond them."""
+    """Ends of the whiskers, and the values outside them."""
     low, high = np.quantile(values, (0.25, 0.75))
     reach = 1.5 * (high - low)
     inside = values[(values >= low - reach) & (values <= high + reach)]
@@ -138,7 +138,7 @@ def _box_domain(boxes: Sequence[Box], metric: Metric) -> Interval:
 
 
 def _series(entries: Sequence[Mapping[str, Any]]) -> dict[str, tuple[list[int], list[float]]]:
-    """Part -> steps and finite values."""
+    """Loss term -> steps and finite values."""
     found: dict[str, tuple[list[int], list[float]]] = {}
     for entry in entries:
         named = {**entry.get("parts", {}), **{key: entry.get(key) for key in ("accuracy_clean", "accuracy_perturbed")}}

@@ -1,4 +1,4 @@
-"""How each run differs from the plain one on the same examples, and what may be said about it in words."""
+"""Paired comparison of each run with the baseline run of its dataset, as numbers and as a sentence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from holdfast.report.view import RunView, decisive_attack
 from holdfast.runs import Bootstrap, Difference, ExampleRow, metrics_of, paired_difference
 
 ENOUGH = 0.5
-"""Share of the images that two runs must have in common; runs of two seeds are measured on other images."""
+"""Minimum share of images that two runs must have in common; runs with different seeds use different images."""
 _BASES = ("natural", "standard")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One run against the base of its dataset, under one attack."""
+    """One run compared with the baseline run of its dataset, under one attack."""
 
     run: RunView
     base: RunView
@@ -22,20 +22,23 @@ class Comparison:
     differences: dict[str, Difference]
 
     def sentence(self) -> str:
-        """What the two differences allow one to say."""
+        """The differences as one sentence."""
         parts = [_phrase(name, difference) for name, difference in self.differences.items()]
-        return f"{self.run.label} against {self.base.label} under {self.attack}: {'; '.join(parts)}."
+        return (
+            f"{self.run.label} minus {self.base.label} under {self.attack}, median paired difference: "
+            f"{'; '.join(parts)}."
+        )
 
 
 def pick_base(views: Sequence[RunView]) -> RunView | None:
-    """The naturally trained run with rows, else the first with rows; None if none has rows."""
+    """The baseline: the naturally trained run with rows, else the first run with rows; None if no run has rows."""
     candidates = [view for view in views if view.run.examples.rows]
     natural = [view for view in candidates if view.method.lower() in _BASES]
     return next(iter(natural or candidates), None)
 
 
 def compare(views: Sequence[RunView], *, bootstrap: Bootstrap | None = None) -> dict[str, Comparison]:
-    """Label -> comparison with the base, for the runs of one dataset that share examples with it."""
+    """Label -> comparison with the baseline, for the runs of one dataset that share examples with it."""
     base, attack = pick_base(views), decisive_attack(views)
     if base is None or not attack:
         return {}
@@ -51,7 +54,7 @@ def compare(views: Sequence[RunView], *, bootstrap: Bootstrap | None = None) -> 
 def differences_of(
     before: Sequence[ExampleRow], after: Sequence[ExampleRow], *, bootstrap: Bootstrap | None = None
 ) -> dict[str, Difference]:
-    """Metric -> `after` less `before`, of one attack each; empty unless they share enough images."""
+    """Metric -> paired difference `after` minus `before`, under one attack; empty if they share too few images."""
     shared = {row.id for row in before} & {row.id for row in after}
     if not shared or len(shared) < ENOUGH * min(len(before), len(after)):
         return {}
@@ -65,7 +68,7 @@ def _phrase(name: str, difference: Difference) -> str:
     metric = METRICS[name]
     title = metric.in_text
     if difference.median is None or difference.ci95 is None:
-        return f"{title} has no example in common"
+        return f"{title}: no examples in common"
     scale, unit, digits = (100, " points", 1) if metric.unit == "percent" else (1, "", 3)
     low, high = (f"{end * scale:+.{digits}f}" for end in difference.ci95)
     said = f"{title} {difference.median * scale:+.{digits}f}{unit} [{low}, {high}], n = {difference.n:,} pairs"

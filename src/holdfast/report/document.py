@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote, read with types: what is missing is None, what is of the wrong kind is an error."""
+"""Typed access to JSON files: a missing value is None or empty, a value of the wrong type is an error."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,13 +12,13 @@ MAX_TEXT = 300
 
 @dataclass(frozen=True)
 class Document:
-    """An object of a JSON file; `where` says in errors which file and part it is."""
+    """An object of a JSON file; `where` names the file and the part in error messages."""
 
     content: Mapping[str, Any] = field(default_factory=dict)
     where: str = "summary.json"
 
     def number(self, key: str) -> float | None:
-        """A number, or None."""
+        """A number, or None if missing."""
         value = self.content.get(key)
         if value is None:
             return None
@@ -27,11 +27,11 @@ class Document:
         return float(value)
 
     def count(self, key: str) -> int:
-        """A whole number, 0 if missing."""
+        """An integer, 0 if missing."""
         return int(self.number(key) or 0)
 
     def text(self, key: str, default: str = "") -> str:
-        """A line of text; a number is taken as its digits."""
+        """One line of text; a number is converted to text."""
         value = self.content.get(key)
         if value is None:
             return default
@@ -40,14 +40,14 @@ class Document:
         return one_line(str(value)) or default
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of lines of text."""
+        """A list of single-line texts, empty if missing."""
         value = [] if self.content.get(key) is None else self.content[key]
         if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
             raise self._wrong(key, "a list of texts", value)
         return tuple(one_line(str(item)) for item in value)
 
     def interval(self, key: str) -> Interval | None:
-        """Two numbers, or None."""
+        """Two numbers, or None if missing."""
         value = self.content.get(key)
         if value is None:
             return None
@@ -56,19 +56,19 @@ class Document:
         return float(value[0]), float(value[1])
 
     def part(self, key: str) -> "Document":
-        """An object inside this one, empty if missing."""
+        """A nested object, empty if missing."""
         value = {} if self.content.get(key) is None else self.content[key]
         if not isinstance(value, dict):
             raise self._wrong(key, "an object", value)
         return Document(value, f"{self.where}: {key}")
 
     def parts(self, key: str) -> dict[str, "Document"]:
-        """All objects inside the object `key`, by name."""
+        """All objects nested in the object `key`, by name."""
         inside = self.part(key)
         return {one_line(name): inside.part(name) for name in inside.content}
 
     def items(self, key: str) -> tuple["Document", ...]:
-        """A list of objects."""
+        """A list of objects, empty if missing."""
         value = [] if self.content.get(key) is None else self.content[key]
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
             raise self._wrong(key, "a list of objects", value)
@@ -81,7 +81,7 @@ class Document:
 
 
 def one_line(text: str) -> str:
-    """Text for a label: control and invisible characters become spaces, and it ends after 300 characters.
+    """Text for a label: control and invisible characters become spaces, and it is cut at 300 characters.
 
     >>> one_line("a\\tb\\u202e")
     'a b'

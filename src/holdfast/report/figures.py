@@ -1,4 +1,4 @@
-"""Figures for a paper: box plots, panels and loss parts with matplotlib, as PNG and PDF."""
+"""Figures for papers with matplotlib, as PNG and PDF: box plots, image panels and training curves."""
 
 import io
 import re
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#b0568a", "#c98a00", "#3a9ad9", "#6b4fa0", "#6b7280")
-"""The page's colours for light paper, told apart also without red or green vision."""
+"""The colours of the HTML page in its light theme; safe for red-green colour blindness."""
 
 MAX_PANELS = 6
 _STYLE: dict[Any, Any] = {
@@ -36,7 +36,7 @@ _BOX_STYLE: dict[str, Any] = {
 
 
 def draw_figures(views: Sequence[RunView]) -> Iterator[tuple[str, "Figure"]]:
-    """Name and figure, one after the other: box plots and losses of each dataset, panels of the first examples."""
+    """Yield (name, figure): box plots and training curves of each dataset, and panels of the first examples."""
     colors = method_colors(views)
     for dataset, group in datasets(views).items():
         if plots := box_plots(group, colors):
@@ -48,7 +48,7 @@ def draw_figures(views: Sequence[RunView]) -> Iterator[tuple[str, "Figure"]]:
 
 
 def save_figure(figure: "Figure", folder: Path, name: str) -> list[Path]:
-    """Write PNG and PDF without a date inside, so that the same data gives the same file."""
+    """Write a figure as PNG and PDF, without a creation date, so that the same data gives the same file."""
     options: dict[str, dict[str, Any]] = {"png": {"dpi": 200}, "pdf": {"metadata": {"CreationDate": None}}}
     paths = []
     for kind, extra in options.items():
@@ -61,7 +61,7 @@ def save_figure(figure: "Figure", folder: Path, name: str) -> list[Path]:
 
 
 def box_figure(plots: Sequence[BoxPlot]) -> "Figure":
-    """The paper's variance figure: a box for each method, top-k and Kendall side by side."""
+    """The variance figure of the paper: one box per method, top-k and Kendall side by side."""
     boxes = [[box for box in plot.boxes if not box.control] for plot in plots]
     with _quiet():
         figure = _figure(width=3.4 * len(plots), height=0.8 + 0.42 * max(len(row) for row in boxes))
@@ -76,7 +76,7 @@ def box_figure(plots: Sequence[BoxPlot]) -> "Figure":
 
 
 def loss_figure(charts: Sequence[Curves]) -> "Figure":
-    """Each part of the loss over training, one line for each method."""
+    """Each term of the loss during training, one line per run."""
     columns = min(3, len(charts))
     rows = -(-len(charts) // columns)
     with _quiet():
@@ -86,7 +86,7 @@ def loss_figure(charts: Sequence[Curves]) -> "Figure":
             for curve in chart.curves:
                 axis.plot(curve.steps, curve.values, color=PALETTE[curve.color], label=curve.label, lw=1.2)
             axis.set(title=chart.part, xlabel="step", yscale="log" if chart.log else "linear")
-            if chart.log:  # matplotlib's own labels need the mathtext that user text must not have
+            if chart.log:  # matplotlib's default labels need mathtext, which is disabled because of user text
                 axis.yaxis.set_major_formatter("{x:.0e}")
                 axis.yaxis.set_minor_formatter("")
         for axis in axes[len(charts) :]:
@@ -97,7 +97,7 @@ def loss_figure(charts: Sequence[Curves]) -> "Figure":
 
 
 def panel_figure(picture: Picture, views: Sequence[RunView]) -> "Figure":
-    """The paper's first figure: a row for each method, maps of all methods on one colour scale."""
+    """The first figure of the paper: one row per method, with one colour scale for the maps of all methods."""
     titles = ("Image", "Perturbed", "Map", "Map, perturbed")
     with _quiet():
         figure = _figure(width=6.0, height=1.55 * len(picture.shots) + 0.3)
@@ -116,7 +116,7 @@ def panel_figure(picture: Picture, views: Sequence[RunView]) -> "Figure":
 
 
 def safe_name(text: str) -> str:
-    """A file name that stays in its folder.
+    """A file name without path separators.
 
     >>> safe_name("boxes-../../etc")
     'boxes-..-..-etc'
@@ -141,7 +141,7 @@ def _figure(*, width: float, height: float) -> "Figure":
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Our style, and no word about glyphs that the font lacks: names come from users in any script."""
+    """Use our style and ignore warnings about missing glyphs, since user text can be in any script."""
     import matplotlib as mpl
 
     with mpl.rc_context(_STYLE), warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""The report page: runs in, one HTML file out."""
+"""The report page: one HTML file from any number of runs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ SCRIPTS = ("data.js", "pictures.js", "rows.js", "start.js")
 
 
 def report_html(views: Sequence[RunView], *, title: str = "") -> str:
-    """The whole page for any number of runs on any number of datasets."""
+    """The complete page for any number of runs on any number of datasets."""
     colors = method_colors(views)
     found = pictures(views)
     data = payload(views, colors, found)
@@ -43,11 +43,11 @@ def report_html(views: Sequence[RunView], *, title: str = "") -> str:
 
 def _title(views: Sequence[RunView]) -> str:
     names = list(datasets(views))
-    return f"How well the explanations hold: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
+    return f"Robustness of explanations: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
 
 
 def _group(views: Sequence[RunView], colors: dict[str, int]) -> dict[str, Any]:
-    """One dataset's share of the page."""
+    """The content of the page for one dataset."""
     comparisons = compare(views)
     quality = quality_table(views)
     return {
@@ -63,7 +63,7 @@ def _group(views: Sequence[RunView], colors: dict[str, int]) -> dict[str, Any]:
 
 
 def _notes(views: Sequence[RunView]) -> list[tuple[str, str]]:
-    """Each note and warning once, with the runs it is about."""
+    """Each distinct note and warning with the labels of its runs."""
     about: dict[str, list[str]] = {}
     for view in views:
         warnings = [f"{attack.name}: {text}" for attack in ordered(view.attacks) for text in attack.warnings]

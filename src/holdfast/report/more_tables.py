@@ -1,4 +1,4 @@
-"""Tables beside the paper's: means, differences between runs on the same images, and what training cost."""
+"""Additional tables: means, paired differences, worst case over all attacks, training cost, and checks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,27 +12,27 @@ from holdfast.runs.names import CONTROL
 
 OURS = "erar_plus"
 PAPER_PASSES = {"mnist": 90_000 * 50 * (40 * 10 * 4 + 500), "fashion-mnist": 100_000 * 32 * (20 * 10 * 4 + 500)}
-"""Example-passes of ERAR with the paper's settings: steps x batch x (search + the outer terms)."""
+"""Example passes of ERAR with the paper's settings: steps x batch x (inner attack + outer terms)."""
 
 
 CHECKS = (
-    Column(key="autoattack.n", title="Images", unit="count"),
+    Column(key="autoattack.n", title="Images (accuracy)", unit="count"),
     Column(key="autoattack.pgd", title="PGD", unit="percent"),
     Column(key="autoattack.autoattack", title="AutoAttack", unit="percent"),
-    Column(key="full.n", title="Images", unit="count"),
+    Column(key="full.n", title="Images (maps)", unit="count"),
     Column(key="full.top_k_measured", title="Top-k", unit="percent"),
-    Column(key="full.top_k", title="with 100 points", unit="percent"),
+    Column(key="full.top_k", title="Top-k, 100 points", unit="percent"),
     Column(key="full.kendall_measured", title="Kendall", unit="number"),
-    Column(key="full.kendall", title="with 100 points", unit="number"),
+    Column(key="full.kendall", title="Kendall, 100 points", unit="number"),
 )
-"""What benchmarks/checks.py writes, as check.value."""
+"""Columns of the checks table; a key is check.value in the checks.json of benchmarks/checks.py."""
 
 
 PAIRS = Column(key="pairs", title="Pairs", unit="count")
 
 
 def difference_columns(views: Sequence[RunView]) -> list[Column]:
-    """A column for the difference of each headline metric; percentages differ by points."""
+    """One difference column per headline metric; differences of percentages are in points."""
     return [
         Column(key=f"{metric.name}_difference", title=f"{metric.title} (points)", unit="points")
         if metric.unit == "percent"
@@ -42,7 +42,7 @@ def difference_columns(views: Sequence[RunView]) -> list[Column]:
 
 
 def means_table(views: Sequence[RunView]) -> Table:
-    """Means instead of medians; less swayed by ties, more by single images."""
+    """Means instead of medians: less sensitive to ties, more sensitive to single images."""
     columns_of = metric_columns(views)
     rows = [
         (
@@ -63,7 +63,7 @@ def means_table(views: Sequence[RunView]) -> Table:
 
 
 def paired_table(views: Sequence[RunView]) -> Table:
-    """Our own method against every other on the images they share, under the strongest attack all have been through."""
+    """Paired difference between our method and every other, under the strongest attack that all runs have."""
     attack = decisive_attack(views)
     rows_of = {view.label: view.run.rows_of(attack) for view in views if attack}
     differences, rows = difference_columns(views), []
@@ -74,25 +74,26 @@ def paired_table(views: Sequence[RunView]) -> Table:
             rows.append((Cell(value=our.label), Cell(value=view.label), pairs, *_cells(found, differences)))
     return Table(
         name=f"paired-{_dataset(views)}",
-        title=f"Paired difference to the other methods, under {attack}",
-        columns=(METHOD, Column(key="less", title="minus", unit="text"), PAIRS, *differences),
+        title=f"Paired difference to the other methods under {attack}",
+        columns=(METHOD, Column(key="less", title="Compared with", unit="text"), PAIRS, *differences),
         rows=tuple(rows),
         notes=(
-            "Mean difference [95 % interval] over the same images; an interval without zero is rarely chance.",
-            "Runs of different seeds are measured on different images, so only runs of one seed are compared.",
+            "Mean of method minus compared method [95 % interval] over the same images; an interval that excludes zero "
+            "is unlikely to be chance.",
+            "Runs with different seeds are measured on different images, so only runs with the same seed are compared.",
         ),
     )
 
 
 def worst_table(views: Sequence[RunView]) -> Table:
-    """The worst of all attacks for each image: no attack of a table can hide what another one found."""
+    """Worst case over all attacks, per image and metric."""
     attacks = sorted({name for view in views for name in view.attacks} - {CONTROL})
     worst = {view.label: worst_rows(view.run.examples.rows, attacks) for view in views}
     evaluated = [view for view in views if worst[view.label] and len(attacks) > 1]
     ours = {view.label: our for view, our in _pairs(evaluated)}
     method = next((our.method for our in ours.values()), OURS)
     first, *others = difference_columns(views)
-    difference = (replace(first, title=f"{method} minus this: {first.title}"), *others)
+    difference = (replace(first, title=f"{method} minus this row: {first.title}"), *others)
     measured_columns = metric_columns(views)
     rows = []
     for view in evaluated:
@@ -109,23 +110,23 @@ def worst_table(views: Sequence[RunView]) -> Table:
         )
     return Table(
         name=f"worst-{_dataset(views)}",
-        title="Worst of all attacks",
+        title="Worst case over all attacks",
         columns=(METHOD, COUNT, *measured_columns, *difference),
         rows=tuple(rows),
         notes=(
-            f"For each image and metric the worst of {', '.join(attacks)}. Median [95 % interval].",
-            f"{method} minus this: mean difference over the same images, seed by seed.",
+            f"Worst value over {', '.join(attacks)} for each image and metric. Median [95 % interval].",
+            f"{method} minus this row: mean paired difference over the same images, between runs with the same seed.",
         ),
     )
 
 
 def costs_table(views: Sequence[RunView]) -> Table:
-    """What training cost, with the runs it started from."""
+    """Cost of training, including the runs that a run was initialised from."""
     columns = (
         METHOD,
         Column(key="seed", title="Seed", unit="text"),
-        Column(key="example_passes", title="Example-passes", unit="count"),
-        Column(key="fraction", title="Of the paper's ERAR", unit="text"),
+        Column(key="example_passes", title="Example passes", unit="count"),
+        Column(key="fraction", title="Fraction of the paper's ERAR", unit="text"),
         Column(key="minutes", title="Minutes", unit="count"),
         Column(key="hardware", title="Hardware", unit="text"),
     )
@@ -144,13 +145,13 @@ def costs_table(views: Sequence[RunView]) -> Table:
                 Cell(value=_hardware(view)),
             )
         )
-    note = "With the runs it started from. Wall time, often with another run beside it; one thread unless said."
+    note = "Including the runs it started from. Wall-clock time, often with a parallel run; one thread unless stated."
     name = f"costs-{_dataset(views)}"
     return Table(name=name, title="Cost of training", columns=columns, rows=tuple(rows), notes=(note,))
 
 
 def checks_table(views: Sequence[RunView]) -> Table:
-    """The measurement measured: a stronger attack on the prediction, all points of the path in the attack on maps."""
+    """Checks of the measurements: AutoAttack on the prediction, and all path points in the attack on the maps."""
     rows = []
     keys = [column.key.split(".") for column in CHECKS]
     for view in views:
@@ -163,15 +164,15 @@ def checks_table(views: Sequence[RunView]) -> Table:
         columns=(METHOD, *CHECKS),
         rows=tuple(rows),
         notes=(
-            "Accuracy under the run's own PGD and under the ART toolbox's AutoAttack, on the same images.",
-            "Medians under the reference attack on the same images: as measured, and with 100 points of the path in "
-            "every iteration.",
+            "Images (accuracy): accuracy under the run's PGD and under AutoAttack (ART toolbox), on the same images.",
+            "Images (maps): medians under the reference attack on the same images, as measured and with 100 path "
+            "points in every iteration.",
         ),
     )
 
 
 def _pairs(views: Sequence[RunView]) -> list[tuple[RunView, RunView]]:
-    """Every run that is not ours with ours of the same seed, or the first of ours; without ours, with the last run."""
+    """Pairs (other run, our run with the same seed, else our first run); without our method, the last run is ours."""
     ours = [view for view in views if view.method == OURS] or list(views[-1:])
     others = [view for view in views if view not in ours]
     return [(view, next((our for our in ours if our.seed == view.seed), ours[0])) for view in others]

@@ -1,4 +1,4 @@
-"""One self-contained HTML page from templates: text is escaped, nothing is loaded, only our own script may run."""
+"""Self-contained HTML pages from templates: text is escaped, nothing is loaded, and only our own script may run."""
 
 import base64
 import hashlib
@@ -17,7 +17,7 @@ _POLICY = (
 
 
 def render_page(template: str, *, styles: tuple[str, ...], scripts: tuple[str, ...], **context: Any) -> str:
-    """Fill a template; the content policy allows exactly the given style and script, by their hashes."""
+    """Render a template; the content security policy allows only the given styles and scripts, by their hashes."""
     style = "".join(_asset(name) for name in styles)
     script = f"'use strict';\n(() => {{\n{''.join(_asset(name) for name in scripts)}}})();\n"
     policy = _POLICY.format(style=_digest(style), script=_digest(script))
@@ -43,5 +43,5 @@ def _asset(name: str) -> str:
 
 
 def _digest(text: str) -> str:
-    """The source expression that lets a browser run exactly this inline text."""
+    """The CSP source expression that allows exactly this inline text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,9 +1,9 @@
-"""Every number in the tables of the ERAR paper, so that ours can stand beside it.
+"""Every number in the tables of the ERAR paper, to be shown next to ours.
 
 Sarkar, Sarkar and Balasubramanian, "Enhanced Regularizers for Attributional Robustness", AAAI 2021. Fractions in
 [0, 1]; top-k, Kendall and Spearman are medians over the test set under the IFIA top-k attack. The paper gives no
-intervals. Its coefficient tables carry labels that say 0.5 in the TeX source and captions that say 0.7; the captions
-are followed here.
+intervals. Its coefficient tables have labels with 0.5 in the TeX source but captions with 0.7; this file follows the
+captions.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ METHODS = {
     "at": "madry",
     "ours": "erar",
 }
-"""Our names of methods -> the paper's. The paper's RAR row is Chen et al.'s IG-SUM-NORM; `erar` is its own method."""
+"""Our method name -> the paper's. The RAR row is IG-SUM-NORM of Chen et al.; `erar` is the paper's own method."""
 
 DATASETS = {"fmnist": "fashion-mnist", "f-mnist": "fashion-mnist", "flower": "flower17"}
-"""Other spellings of a dataset -> the one used here."""
+"""Alternative dataset name -> the name used here."""
 
 SMALL, WIDE = "small", "wrn-28-10"
 """The paper's two kinds of network: the small CNN or ResNet of each dataset, and the wide ResNet."""
@@ -27,7 +27,7 @@ SMALL, WIDE = "small", "wrn-28-10"
 
 @dataclass(frozen=True, kw_only=True)
 class PaperValue:
-    """One published number and the table it stands in."""
+    """One published number and its table."""
 
     table: str
     dataset: str
@@ -53,7 +53,7 @@ TITLES = {
     "spearman": "Median Spearman correlation (WRN 28-10 architecture)",
     "human": "Share of human votes for the map most true to the object",
 }
-"""Table id -> what the paper's caption says."""
+"""Table id -> caption in the paper."""
 
 # dataset, method: natural accuracy %, PGD accuracy %, top-k %, Kendall
 _MAIN = {
@@ -127,7 +127,7 @@ def paper_values() -> tuple[PaperValue, ...]:
 
 
 def paper_value(*, dataset: str, method: str, metric: str, network: str = "") -> PaperValue | None:
-    """The published number for our names, or None; `network` other than the wide ResNet means the small one.
+    """The published number for our names, or None; any `network` other than the wide ResNet means the small network.
 
     >>> paper_value(dataset="mnist", method="erar", metric="kendall").value
     0.3494
@@ -157,7 +157,7 @@ def _main_tables() -> list[PaperValue]:
 
 
 def _by_method(table: str, metric: str, text: str) -> list[PaperValue]:
-    """A table with a row for each dataset and the columns madry, rar, erar."""
+    """Parse a table with one row per dataset and the columns madry, rar, erar."""
     return [
         PaperValue(table=table, dataset=dataset, network=SMALL, method=method, metric=metric, value=float(number))
         for dataset, *numbers in (row.split() for row in text.split(","))

@@ -1,4 +1,4 @@
-"""What the page's script reads: all rows as packed columns, the pictures as PNG addresses; small enough to mail."""
+"""Data for the script of the page: all rows as packed columns, and pictures as PNG data addresses."""
 
 import base64
 import json
@@ -15,14 +15,14 @@ from holdfast.report.view import RunView, headline_attack
 from holdfast.runs import OUTCOMES, ExampleRow, metrics_of
 
 PICTURE_BYTES = 8_000_000
-"""Pictures beyond this are left out of the page, and the page says how many."""
+"""Size limit for pictures; further pictures are omitted, and the page says how many."""
 
 MISSING = 65535
 _UNESCAPED = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
 def payload(views: Sequence[RunView], colors: Mapping[str, int], found: Sequence[Picture]) -> dict[str, Any]:
-    """Everything the script needs, in JSON's own types."""
+    """All data for the script, in JSON types."""
     shown, left_out = pack_pictures(views, found)
     return {
         "runs": [
@@ -42,7 +42,7 @@ def payload(views: Sequence[RunView], colors: Mapping[str, int], found: Sequence
 
 
 def to_script_json(value: Any) -> str:
-    """JSON that cannot end or open a tag, whatever the strings inside say.
+    """JSON that cannot open or close an HTML tag, whatever its strings contain.
 
     >>> to_script_json(["</script>"])
     '["\\\\u003c/script\\\\u003e"]'
@@ -51,9 +51,9 @@ def to_script_json(value: Any) -> str:
 
 
 def pack_rows(views: Sequence[RunView]) -> dict[str, Any]:
-    """Columns of little-endian numbers in base64, about 40 bytes a row.
+    """Columns of little-endian numbers in base64, about 40 bytes per row.
 
-    Metrics within [-1, 1] are 16 bit: 0 to 65534 stand for -1 to 1 (steps of 3e-5), 65535 for not available.
+    Metrics within [-1, 1] use 16 bits: 0 to 65534 represent -1 to 1 (steps of 3e-5), 65535 means not available.
     """
     rows = [(number, row) for number, view in enumerate(views) for row in view.run.examples.rows]
     attacks = list(dict.fromkeys(row.attack for _, row in rows))
@@ -77,7 +77,7 @@ def pack_rows(views: Sequence[RunView]) -> dict[str, Any]:
 
 
 def pack_pictures(views: Sequence[RunView], found: Sequence[Picture]) -> tuple[list[dict[str, Any]], int]:
-    """As many pictures as fit, at least one, and the number left out."""
+    """As many pictures as fit the size limit, at least one, and the number of omitted ones."""
     rows = _rows_by_place(views, found)
     packed: list[dict[str, Any]] = []
     size = 0
@@ -128,7 +128,7 @@ def _rows_by_place(views: Sequence[RunView], found: Sequence[Picture]) -> dict[t
 
 
 def _measured(views: Sequence[RunView]) -> list[Metric]:
-    """The headline metrics, and all others that some run has measured."""
+    """The headline metrics, and all other metrics measured by some run."""
     present = {name for view in views for name in metrics_of(view.run.examples.rows)}
     return [metric for metric in METRICS.values() if metric.level == "headline" or metric.name in present]
 

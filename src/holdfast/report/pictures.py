@@ -1,4 +1,4 @@
-"""The panels of the report: images and maps as small PNGs, with one colour scale for all methods of an example."""
+"""Pictures of the report: images and maps as small PNGs, with one colour scale per example for all methods."""
 
 import base64
 import io
@@ -19,43 +19,43 @@ _SATURATION = 0.995
 
 @dataclass(frozen=True, kw_only=True)
 class Shot:
-    """One method's pictures of one example."""
+    """The pictures of one run for one example."""
 
     view: int
     attack: str
     prediction: int
     perturbed: Pixels  # [H, W] or [H, W, 3]
-    clean_map: Pixels  # [H, W], 255 = the top of the scale
+    clean_map: Pixels  # [H, W], 255 is the top of the scale
     perturbed_map: Pixels
 
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """One example under all methods that kept it."""
+    """One example with the pictures of all runs that kept it."""
 
     dataset: str
     id: int
     label: int
     name: str
-    scale: float  # map value shown with the brightest colour, in units of the average pixel
+    scale: float  # map value of the brightest colour, in units of the average pixel
     clean: Pixels
     shots: tuple[Shot, ...]
 
 
 def pictures(views: Sequence[RunView]) -> list[Picture]:
-    """All kept examples, those that most methods share first."""
+    """All examples with pictures, those shared by most runs first."""
     places: dict[tuple[str, int, bytes], list[tuple[int, int]]] = {}
     for number, view in enumerate(views):
         if view.run.panels is not None:
             for at, example in enumerate(view.run.panels.ids.tolist()):
-                image = view.run.panels.clean[at].tobytes()  # two datasets of one name must not share a picture
+                image = view.run.panels.clean[at].tobytes()  # two datasets with the same name must not share a picture
                 places.setdefault((view.dataset, int(example), image), []).append((number, at))
     found = [_picture(views, dataset, example, where) for (dataset, example, _), where in places.items()]
     return sorted(found, key=lambda picture: -len(picture.shots))
 
 
 def png_uri(pixels: Pixels) -> str:
-    """Pixels [H, W] or [H, W, 3] as a `data:` address."""
+    """Pixels [H, W] or [H, W, 3] as a PNG `data:` address."""
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -94,19 +94,19 @@ def _picture(views: Sequence[RunView], dataset: str, example: int, where: Sequen
 def _panels(view: RunView) -> Panels:
     panels = view.run.panels
     if panels is None:
-        raise ValueError(f"{view.label} has no panels")  # cannot happen: only runs with panels are asked
+        raise ValueError(f"{view.label} has no panels")  # cannot happen: only runs with panels are passed
     return panels
 
 
 def _image(image: NDArray[Any]) -> Pixels:
-    """[C, H, W] in any of the stored types -> [H, W] or [H, W, 3] bytes."""
+    """Convert an image [C, H, W] of any stored type to bytes [H, W] or [H, W, 3]."""
     pixels = to_bytes(image).transpose(1, 2, 0)
     reduced = np.rint(_reduce(pixels)).astype(np.uint8)
     return reduced[..., 0] if reduced.shape[-1] == 1 else reduced
 
 
 def _reduce(grid: NDArray[Any]) -> NDArray[np.float64]:
-    """[H, W, ...] averaged over square blocks until no side is above 256."""
+    """Average [H, W, ...] over square blocks so that no side is above 256."""
     factor = -(-max(grid.shape[:2]) // _LARGEST_SIDE)
     height, width = (side // factor * factor for side in grid.shape[:2])
     rest = grid.shape[2:]
@@ -116,7 +116,7 @@ def _reduce(grid: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _scale(maps: Sequence[NDArray[np.float64]]) -> float:
-    """The value at the top of the colour scale: 99.5 % of all pixels of all methods lie below it."""
+    """The value at the top of the colour scale: 99.5 % of the pixels of all maps are below it."""
     pooled = np.concatenate([np.abs(m).ravel() for m in maps])
     top = float(np.quantile(pooled, _SATURATION)) or float(pooled.max())
     return top or 1.0

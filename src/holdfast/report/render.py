@@ -1,4 +1,4 @@
-"""A table as Markdown, LaTeX, CSV, and for the terminal."""
+"""Render a table as Markdown, LaTeX or CSV, or for the terminal."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ _FORMULA = re.compile(r"^[=+\-@\t\r]")
 
 
 def format_number(value: float, unit: Unit, *, digits: int | None = None) -> str:
-    """A number in its unit, without the unit's sign.
+    """A number in its unit, without the unit symbol.
 
     >>> format_number(0.8104, "percent"), format_number(0.3494, "number"), format_number(0.1, "points")
     ('81.0', '0.349', '+10.0')
@@ -32,22 +32,22 @@ def format_number(value: float, unit: Unit, *, digits: int | None = None) -> str
 
 
 def format_paper(value: float, unit: Unit) -> str:
-    """A published number with the digits it was published with."""
+    """A published number with its published number of digits."""
     return f"{format_number(value, unit, digits=4 if unit == 'number' else 2)}{sign(unit)}"
 
 
 def format_interval(cell: Cell, unit: Unit) -> str:
-    """The interval in brackets, or nothing."""
+    """The interval in brackets, or an empty string."""
     return f"[{', '.join(format_number(end, unit) for end in cell.ci95)}]" if cell.ci95 else ""
 
 
 def sign(unit: Unit) -> str:
-    """The percent sign where it belongs."""
+    """The unit symbol: a percent sign for percentages, else an empty string."""
     return " %" if unit == "percent" else ""
 
 
 def plain_cell(cell: Cell, column: Column) -> str:
-    """A cell as plain text: value, interval, and the paper's number."""
+    """A cell as plain text: value, interval and the paper's number."""
     if isinstance(cell.value, str):
         return cell.value
     return " ".join(f"({part})" if part.startswith("paper") else part for part in _parts(cell, column))
@@ -65,7 +65,7 @@ def _parts(cell: Cell, column: Column) -> list[str]:
 
 
 def to_markdown(table: Table) -> str:
-    """A GitHub table with its title above and its notes below."""
+    """A GitHub table, with its title above and its notes below."""
     rules = ["--:" if column.unit in _RIGHT else "---" for column in table.columns]
     lines = [[column.title for column in table.columns], rules]
     body = [[_markdown_text(plain_cell(cell, column)) for cell, column in _cells(row, table)] for row in table.rows]
@@ -75,7 +75,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A booktabs table; needs \\usepackage{booktabs} only."""
+    """A booktabs table; it needs only \\usepackage{booktabs}."""
     shape = "".join("r" if column.unit in _RIGHT else "l" for column in table.columns)
     head = " & ".join(latex_text(column.title) for column in table.columns)
     body = [
@@ -99,7 +99,7 @@ def to_latex(table: Table) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """Bare numbers (fractions in [0, 1]) with columns for low, high, n and paper beside each that has them."""
+    """Plain numbers (fractions in [0, 1]); columns _low, _high, _n and _paper follow a column that has these values."""
     wide = [(column, _extras(table, at)) for at, column in enumerate(table.columns)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -112,7 +112,7 @@ def to_csv(table: Table) -> str:
 
 
 def to_rich(table: Table) -> "RichTable":
-    """For the terminal; user text is not read as markup. Two columns stay in the other formats: the room is small."""
+    """A table for the terminal. User text is not parsed as markup. Preset and Spearman are omitted to save width."""
     from rich.box import SIMPLE
     from rich.table import Table as RichTable
     from rich.text import Text
@@ -129,7 +129,7 @@ def to_rich(table: Table) -> "RichTable":
 
 
 def latex_text(text: str) -> str:
-    """Text with everything that LaTeX would interpret made literal.
+    """Text with all LaTeX special characters escaped.
 
     >>> latex_text("50 % of x_1")
     '50 \\\\% of x\\\\_1'
@@ -138,7 +138,7 @@ def latex_text(text: str) -> str:
 
 
 def _markdown_text(text: str) -> str:
-    """Text that opens no markup: no emphasis, code, cell, tag or link."""
+    """Text with Markdown special characters escaped: no emphasis, code, cell, tag or link."""
     return re.sub(r"([\\`*_<>|~]|(?<=\])\()", r"\\\1", text).replace("\n", " ")
 
 
@@ -164,7 +164,7 @@ def _spread(cell: Cell, extras: Sequence[str]) -> list[str | float | None]:
 
 
 def _bare(value: str | float | None) -> str:
-    """A CSV cell; text that a spreadsheet would run as a formula is made plain text."""
+    """A CSV cell; text that a spreadsheet would interpret as a formula is escaped."""
     if value is None:
         return ""
     if isinstance(value, str):

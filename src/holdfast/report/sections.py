@@ -1,4 +1,4 @@
-"""The parts of the report page as ready text and geometry; the templates only place them."""
+"""Sections of the report page as formatted text and coordinates for the templates."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from holdfast.runs.bootstrap import Interval
 from holdfast.runs.names import CONTROL
 
 WIDTH, HEIGHT = 1000, 300
-"""The drawing area of a chart; the page stretches it to the room there is."""
+"""Size of the drawing area of a chart; the page scales it to the available width."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """One cell of a page's table."""
+    """One formatted table cell."""
 
     text: str
     interval: str = ""
@@ -31,7 +31,7 @@ class Shown:
 
 
 def page_table(table: Table) -> dict[str, Any]:
-    """A table for the template: header texts, rows of cells, notes."""
+    """A table for the template: column titles, rows of cells and notes."""
     return {
         "name": table.name,
         "title": table.title,
@@ -42,7 +42,7 @@ def page_table(table: Table) -> dict[str, Any]:
 
 
 def findings(views: Sequence[RunView], comparisons: Mapping[str, Comparison]) -> list[str]:
-    """What the numbers of one dataset allow one to say: the base against noise, then each run against the base."""
+    """Sentences about one dataset: the baseline under attack and noise, then each run compared with the baseline."""
     attack = headline_attack(views)
     evaluated = [view for view in views if attack in view.attacks]
     base = next(iter(comparisons.values())).base if comparisons else (evaluated[0] if evaluated else None)
@@ -51,7 +51,7 @@ def findings(views: Sequence[RunView], comparisons: Mapping[str, Comparison]) ->
 
 
 def page_boxes(plot: BoxPlot) -> dict[str, Any]:
-    """A box plot in the units of the drawing area."""
+    """A box plot in coordinates of the drawing area."""
     column = metric_column(METRICS[plot.metric])
     low, high = plot.domain
     return {
@@ -95,7 +95,7 @@ def page_curves(chart: Curves) -> dict[str, Any]:
 
 
 def page_provenance(view: RunView) -> dict[str, Any]:
-    """Where one run comes from."""
+    """The provenance of one run."""
     facts = {
         "Run": one_line(view.run.name),
         "Dataset": view.dataset,
@@ -128,7 +128,7 @@ def _shown(cell: Cell, column: Column) -> Shown:
 
 
 def _kept(view: RunView, attack: str) -> str:
-    """How much of its most important pixels a run keeps, under the attack and under noise."""
+    """A sentence with the median top-k of a run under the attack and under noise."""
     parts = []
     for name, phrase in ((attack, f"under {attack}"), (CONTROL, "under random noise of the same size")):
         stat = view.attacks[name].metrics.get("top_k") if name in view.attacks else None
@@ -169,14 +169,14 @@ def _path(steps: Sequence[int], values: Sequence[float], chart: Curves) -> str:
 
 
 def _short(value: float) -> str:
-    """Two digits, and no more exponent than needed: 0.12, 9.8e-5."""
+    """Two significant digits with a short exponent: 0.12, 9.8e-5."""
     text = f"{value + 0.0:.2g}"
     mantissa, _, exponent = text.partition("e")
     return f"{mantissa}e{int(exponent)}" if exponent else ("0" if text == "-0" else text)
 
 
 def _value(value: Any) -> str:
-    """A provenance value as text; nothing for what was not recorded."""
+    """A provenance value as text; an empty string if it was not recorded."""
     if value is None or value == []:
         return ""
     if isinstance(value, list):

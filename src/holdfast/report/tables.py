@@ -1,4 +1,4 @@
-"""Tables as data: what stands in each cell, with its interval, its n and the paper's number."""
+"""Tables as data: each cell has a value, its interval, its n and the paper's number."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Unit = Literal["text", "count", "percent", "number", "points"]
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column: its key in the CSV, its title, and how its numbers are written."""
+    """One column: its key in the CSV file, its title and its unit."""
 
     key: str
     title: str
@@ -27,7 +27,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One cell; a fraction in [0, 1] for percents and points."""
+    """One cell; percentages and points are stored as fractions in [0, 1]."""
 
     value: str | float | None = None
     ci95: Interval | None = None
@@ -37,7 +37,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows of cells with a title and the notes that belong under them."""
+    """Rows of cells with a title, and notes shown below the table."""
 
     name: str
     title: str
@@ -55,7 +55,7 @@ ATTACK = Column(key="attack", title="Attack", unit="text")
 COUNT = Column(key="n", title="n", unit="count")
 _FIRST = (METHOD, Column(key="preset", title="Preset", unit="text"), ATTACK, COUNT)
 _FAILED = Column(key="failed_share", title="Failed", unit="percent")
-CONVENTION_TITLES = {"failure_is_1": "counts as 1", "dropped": "dropped", "worst": "counts as worst"}
+CONVENTION_TITLES = {"failure_is_1": "failed = 1", "dropped": "failed dropped", "worst": "failed = worst"}
 
 OUTCOME_TITLES = {
     "attacked": "Attacked",
@@ -64,7 +64,7 @@ OUTCOME_TITLES = {
     "unmoved": "Unmoved",
     "nan_map": "Undefined map",
 }
-QUALITY_TITLES = {"natural_spearman": "Spearman with natural maps"}
+QUALITY_TITLES = {"natural_spearman": "Spearman with maps of the natural network"}
 
 
 def metric_column(metric: Metric) -> Column:
@@ -73,18 +73,18 @@ def metric_column(metric: Metric) -> Column:
 
 
 def metric_columns(views: Sequence[RunView]) -> list[Column]:
-    """A column for each metric of the tables that some run has measured."""
+    """One column per table metric that some run has measured."""
     return [metric_column(metric) for metric in measured(views, "headline", "table")]
 
 
 def measured(views: Sequence[RunView], *levels: Level) -> list[Metric]:
-    """The metrics of the given levels that some run has measured; all of them while no run is evaluated."""
+    """The metrics of the given levels that some run has measured; all of them if no run is evaluated."""
     names = {name for view in views for attack in view.attacks.values() for name in attack.metrics}
     return [metric for metric in shown(*levels) if not names or metric.name in names]
 
 
 def results_table(views: Sequence[RunView], comparisons: Mapping[str, Comparison] | None = None) -> Table:
-    """The paper's main table for one dataset: a row for each method and attack, the random control included."""
+    """The main table for one dataset: one row per method and attack, including the random control."""
     against = comparisons or {}
     columns = (*_FIRST, *_SHARES.values(), *metric_columns(views), _FAILED)
     if against:
@@ -100,7 +100,7 @@ def results_table(views: Sequence[RunView], comparisons: Mapping[str, Comparison
 
 
 def conventions_table(views: Sequence[RunView]) -> Table:
-    """Top-k and Kendall when a failed attack counts as 1, is dropped, or counts as the worst value seen."""
+    """Top-k and Kendall if a failed attack counts as 1, is dropped, or counts as the worst observed value."""
     pairs = [(metric.name, name) for metric in measured(views, "headline") for name in CONVENTION_TITLES]
     columns = (METHOD, ATTACK, *(_convention_column(metric, name) for metric, name in pairs))
     rows = [
@@ -108,14 +108,14 @@ def conventions_table(views: Sequence[RunView]) -> Table:
         for view in views
         for attack in ordered(view.attacks)
     ]
-    note = "Median [95 % interval]. 'Worst' is the worst value observed among the attacked examples of the same attack."
+    note = "Median [95 % interval]. 'worst' is the worst value among the attacked examples of the same attack."
     return Table(
-        name="conventions", title="What a failed attack counts as", columns=columns, rows=tuple(rows), notes=(note,)
+        name="conventions", title="Conventions for failed attacks", columns=columns, rows=tuple(rows), notes=(note,)
     )
 
 
 def exclusions_table(views: Sequence[RunView]) -> Table:
-    """What became of every example: a count for each outcome, and in the notes what the outcomes mean."""
+    """Number of examples per outcome; the notes explain the outcomes."""
     outcomes = [Column(key=name, title=OUTCOME_TITLES[name], unit="count") for name in OUTCOMES]
     columns = (METHOD, ATTACK, Column(key="rows", title="Examples", unit="count"), *outcomes)
     rows = []
@@ -131,7 +131,7 @@ def exclusions_table(views: Sequence[RunView]) -> Table:
 
 
 def _unmeasured(views: Sequence[RunView]) -> list[str]:
-    """Exclusions that are no outcome of the attack, as sentences."""
+    """Exclusions that are not outcomes of the attack, as sentences."""
     return [
         f"{view.label}, {attack.name}: {n:,} examples: {reason}."
         for view in views
@@ -142,7 +142,7 @@ def _unmeasured(views: Sequence[RunView]) -> list[str]:
 
 
 def quality_table(views: Sequence[RunView]) -> Table:
-    """Quality of the maps, so that a constant map cannot win; empty if no run has measured it."""
+    """Quality of the maps, since robustness alone would favour a constant map; empty if no run has measured it."""
     keys = dict.fromkeys(key for view in views for key in view.quality)
     columns = (METHOD, *(Column(key=key, title=_quality_title(key), unit="number") for key in keys))
     rows = [
@@ -158,7 +158,7 @@ def _quality_title(key: str) -> str:
 
 
 def ordered(attacks: Mapping[str, AttackView]) -> list[AttackView]:
-    """The paper's attack, the ensemble, others in the order of the summary, and the random control last."""
+    """The attacks in order: the paper's attack, the ensemble, others as in the summary, the random control."""
     places = {name: place for place, name in enumerate(HEADLINES)} | {CONTROL: len(HEADLINES) + 1}
     return sorted(attacks.values(), key=lambda attack: places.get(attack.name, len(HEADLINES)))
 
@@ -221,12 +221,12 @@ def _has_paper(rows: Sequence[Sequence[Cell]]) -> bool:
 
 
 def _notes(views: Sequence[RunView], *, has_paper: bool) -> tuple[str, ...]:
-    """What every table says under itself: the statistic, the subset, the presets and seeds, the paper."""
-    found = ["Median [95 % interval] over n examples; a failed attack counts as 1. Accuracies with Wilson's interval."]
+    """Notes of the results table: the statistic, the subset, presets and seeds, and the paper."""
+    found = ["Median [95 % interval] over n examples; a failed attack counts as 1. Accuracy with its Wilson interval."]
     subsets = {view.limit or f"all {view.n:,} examples evaluated" for view in views if view.n}
     found += [f"Subset: {'; '.join(sorted(subsets))}."] if subsets else []
     origins = dict.fromkeys(f"{view.label}: {view.preset}, seed {view.seed}" for view in views)
     found.append(f"Preset and seed: {'; '.join(origins)}.")
     if has_paper:
-        found.append("Paper: Sarkar et al., AAAI 2021, full training and the whole test set; no intervals published.")
+        found.append("Paper: Sarkar et al., AAAI 2021, with full training and the whole test set, without intervals.")
     return tuple(found)

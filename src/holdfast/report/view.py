@@ -1,4 +1,4 @@
-"""Runs as the report sees them: the summary with types, and a label that tells each run from the others."""
+"""Runs as used by the report: a typed summary and a unique label for each run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ _UNKNOWN = "not recorded"
 
 @dataclass(frozen=True, kw_only=True)
 class Stat:
-    """A median (or another middle) with its interval, quartiles and n."""
+    """A median or share with its interval, mean, quartiles and n."""
 
     median: float | None = None
     ci95: Interval | None = None
@@ -28,7 +28,7 @@ class Stat:
 
 @dataclass(frozen=True, kw_only=True)
 class AttackView:
-    """One attack on one run."""
+    """The results of one attack on one run."""
 
     name: str
     metrics: dict[str, Stat]
@@ -42,7 +42,7 @@ class AttackView:
 
 @dataclass(frozen=True, kw_only=True)
 class RunView:
-    """One run: who it is, what came out, what was dropped."""
+    """One run: its identity, its results and its notes."""
 
     run: Run
     label: str
@@ -64,9 +64,9 @@ class RunView:
 
 
 def view_runs(runs: Sequence[Run]) -> tuple[RunView, ...]:
-    """The typed view of each run, with labels that differ within a dataset.
+    """Typed views of runs, with labels that are unique within a dataset.
 
-    Known methods come in the order of the papers, variants of ERAR after it, other methods last as given.
+    Known methods are sorted as in the papers, followed by variants of ERAR and then other methods as given.
     """
     views = sorted((_view(run) for run in runs), key=_rank)
     hints: tuple[Callable[[RunView], str], ...] = (
@@ -92,7 +92,7 @@ def datasets(views: Sequence[RunView]) -> dict[str, tuple[RunView, ...]]:
 
 
 def decisive_attack(views: Sequence[RunView]) -> str:
-    """The strongest attack that every evaluated run has been through: the ensemble, else the paper's."""
+    """The strongest attack that every evaluated run has: the ensemble, else the headline attack."""
     shared = [view.attacks for view in views if view.attacks]
     if shared and all(STRONGEST in attacks for attacks in shared):
         return STRONGEST
@@ -100,7 +100,7 @@ def decisive_attack(views: Sequence[RunView]) -> str:
 
 
 def headline_attack(views: Sequence[RunView]) -> str:
-    """The attack the paper reports if it is there, else the first that is not the random control, else ""."""
+    """The paper's attack if present, else the first that is not the random control, else an empty string."""
     found = dict.fromkeys(name for view in views for name in view.attacks)
     ordered = [*(name for name in HEADLINES if name in found), *(name for name in found if name != CONTROL)]
     return ordered[0] if ordered else ""
@@ -118,7 +118,7 @@ def _view(run: Run) -> RunView:
     if content is None and run.examples.rows:
         info = RunInfo(dataset=_UNKNOWN, method=run.name, preset=_UNKNOWN, seed=0)
         content = plain(summarise(run.examples.rows, info))
-        notes = (*notes, "there is no summary.json: the evaluation is not finished, the numbers are those so far")
+        notes = (*notes, "there is no summary.json: the evaluation is not finished, and the numbers are preliminary")
     elif content is None:
         notes = (*notes, "not evaluated yet")
     data = Document(content or {}, f"{run.name}/summary.json")

@@ -1,7 +1,7 @@
-"""A blind vote on the maps, as in the paper's human test: which map is most true to the object?
+"""A blind vote on the maps, as in the human test of the paper: which map matches the object best?
 
-The page shows the maps of the methods without names, in an order shuffled for each example. Its votes carry keys that
-say nothing; a second file, kept back, says which method each key belongs to.
+The page shows the maps of the methods without names, in a random order per example. Votes are stored under anonymous
+keys; a second file, which voters must not see, maps each key to its method.
 """
 
 import csv
@@ -29,17 +29,17 @@ _KEY_COLUMNS = ("key", "dataset", "example", "method", "run")
 
 
 def vote_pages(views: Sequence[RunView], *, title: str = "", seed: int = 0) -> tuple[str, str]:
-    """The page, and the key file as CSV. The same seed gives the same order and the same keys."""
+    """The page and the key file (CSV). The same seed gives the same order and the same keys."""
     shared = [picture for picture in pictures(views) if len(picture.shots) > 1]
     if not shared:
-        fix = "evaluate the runs on the same examples and keep panels of them"
+        fix = "evaluate the runs on the same examples, with pictures (panels > 0)"
         raise expected("pictures of the same examples in two runs or more", got="none", fix=fix)
     questions, keys = _questions(views, shared, seed)
     page = render_page(
         "vote.html.jinja",
         styles=STYLES,
         scripts=SCRIPTS,
-        title=title or "Which map is most true to the object?",
+        title=title or "Which map matches the object best?",
         data=to_script_json(questions),
         count=len(questions),
     )
@@ -47,13 +47,13 @@ def vote_pages(views: Sequence[RunView], *, title: str = "", seed: int = 0) -> t
 
 
 def count_votes(votes: Sequence[Path], key: Path) -> dict[str, Stat]:
-    """Method -> share of the votes with Wilson's interval and n, over all voters; undecided votes count in n only."""
+    """Method -> share of the votes with Wilson interval and n, over all voters; undecided votes count only in n."""
     method_of = {row["key"]: row["method"] for row in _read(key, _KEY_COLUMNS)}
     cast = [row["key"] for path in votes for row in _read(path, ("dataset", "example", "choice", "key"))]
     unknown = {name for name in cast if name and name not in method_of}
     if unknown:
         raise DataError(
-            f"expected keys of {key.name} in the votes, got {sorted(unknown)[:3]}; use the page's own key file."
+            f"expected keys of {key.name} in the votes, got {sorted(unknown)[:3]}; use the page's key file."
         )
     counts, n = Counter(method_of[name] for name in cast if name), len(cast)
     methods = dict.fromkeys(method_of.values())

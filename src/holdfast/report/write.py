@@ -1,4 +1,4 @@
-"""Files out: the page, the vote, the tables, the figures; each written whole or not at all."""
+"""Write reports, vote pages, tables and figures to files; each file is written atomically."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,13 +18,13 @@ _FORMATS = {"md": to_markdown, "tex": to_latex, "csv": to_csv}
 
 
 def write_report(views: Sequence[RunView], path: Path, *, title: str = "") -> list[Path]:
-    """Write the report page; the path in a list."""
+    """Write the report page; return its path in a list."""
     write_text_atomic(path, report_html(views, title=title))
     return [path]
 
 
 def write_vote(views: Sequence[RunView], path: Path, *, title: str = "", seed: int = 0) -> list[Path]:
-    """Write the vote page and, beside it, the key that must not reach the voters."""
+    """Write the vote page and, next to it, the key file, which voters must not see."""
     page, key = vote_pages(views, title=title, seed=seed)
     beside = path.with_name(f"{path.stem}-key.csv")
     write_text_atomic(path, page)
@@ -33,7 +33,7 @@ def write_vote(views: Sequence[RunView], path: Path, *, title: str = "", seed: i
 
 
 def write_tables(views: Sequence[RunView], folder: Path) -> list[Path]:
-    """Write every table as Markdown, LaTeX and CSV."""
+    """Write every table as Markdown, LaTeX and CSV; return the paths."""
     paths = []
     for table in all_tables(views):
         for ending, render in _FORMATS.items():
@@ -43,9 +43,9 @@ def write_tables(views: Sequence[RunView], folder: Path) -> list[Path]:
 
 
 def write_page(views: Sequence[RunView], page: Path, name: str) -> list[Path]:
-    """Put the tables into an existing Markdown page, between `<!-- begin NAME -->` and `<!-- end NAME -->`; its path.
+    """Insert the tables into a Markdown page, between `<!-- begin NAME -->` and `<!-- end NAME -->`; return its path.
 
-    A page without these two lines is left as it is.
+    A page without these two markers is not changed.
     """
     begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
     head, found, rest = (page.read_text(encoding="utf-8") if page.is_file() else "").partition(begin)
@@ -57,12 +57,12 @@ def write_page(views: Sequence[RunView], page: Path, name: str) -> list[Path]:
 
 
 def write_figures(views: Sequence[RunView], folder: Path) -> list[Path]:
-    """Write every figure as PNG and PDF."""
+    """Write every figure as PNG and PDF; return the paths."""
     return [path for name, figure in draw_figures(views) for path in save_figure(figure, folder, name)]
 
 
 def all_tables(views: Sequence[RunView]) -> list[Table]:
-    """Results, means, differences, checks, costs of each dataset, then conventions, exclusions and quality of all."""
+    """All non-empty tables: those of each dataset, then conventions, exclusions and quality over all datasets."""
     groups = datasets(views).values()
     by_dataset = [
         table for group in groups for table in (results_table(group, compare(group)), *(make(group) for make in _MORE))

@@ -1,6 +1,6 @@
-"""Intervals: the percentile bootstrap of a median, a mean and a paired difference, and Wilson's interval of a share.
+"""Confidence intervals: percentile bootstrap of medians, means and paired differences; Wilson interval of a share.
 
-All are 95 % intervals. A bootstrap resamples the examples with replacement; the same seed gives the same interval.
+All are 95 % intervals. The bootstrap resamples the examples with replacement; the same seed gives the same interval.
 Reference: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapters 13 and 16.
 """
 
@@ -16,12 +16,12 @@ Interval = tuple[float, float]
 
 _CHUNK = 1 << 21
 _TAILS = (0.025, 0.975)
-_NORMAL = 1.959963984540054  # the 97.5 % point of the normal distribution
+_NORMAL = 1.959963984540054  # the 97.5 % quantile of the standard normal distribution
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bootstrap:
-    """How often to resample, and from which seed."""
+    """The number of resamples and the seed."""
 
     resamples: int = 2000
     seed: int = 0
@@ -30,10 +30,10 @@ class Bootstrap:
         """Interval of the median of `values` [n]; None for no values.
 
         No resample is built: the k-th smallest of n uniform draws follows Beta(k, n + 1 - k), so the two middle
-        positions of a resample are drawn at once. The distribution is exactly that of the plain bootstrap. A draw
-        costs next to nothing, so ten times `resamples` are taken: a fixed seed gives all intervals the same Monte
-        Carlo error, and with few draws that alone would move their coverage by whole percents.
-        Coverage on normal samples: 94 % at n = 40, 95 % at n = 100, as known of this bootstrap.
+        positions of a resample are drawn directly. The distribution is exactly that of the plain bootstrap. Draws are
+        cheap, so ten times `resamples` are taken: a fixed seed gives all intervals the same Monte Carlo error, and with
+        few draws that error alone would change their coverage by whole percentage points.
+        Coverage on normal samples: 94 % at n = 40, 95 % at n = 100, as known for this bootstrap.
         """
         n = len(values)
         if n == 0:
@@ -68,7 +68,7 @@ class Bootstrap:
         return np.random.default_rng([self.seed, key])
 
     def _draws(self, n: int) -> Iterator[NDArray[np.int32]]:
-        """Resamples as indices [rows, n], a bounded number of rows at a time."""
+        """Indices of the resamples [rows, n], a bounded number of rows at a time."""
         rng = self._rng(n)
         rows = max(1, _CHUNK // n)
         for start in range(0, self.resamples, rows):
@@ -76,7 +76,7 @@ class Bootstrap:
 
 
 def wilson(successes: int, n: int) -> Interval | None:
-    """Wilson's interval of a share; unlike mean ± 2 errors it stays in [0, 1] and works at 0 and 1.
+    """Wilson interval of a share; unlike mean ± 2 standard errors it stays in [0, 1] and is valid at 0 and 1.
 
     >>> tuple(round(end, 3) for end in wilson(5, 10))
     (0.237, 0.763)

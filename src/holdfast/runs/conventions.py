@@ -1,13 +1,13 @@
-"""What a failed attack counts as: the three conventions found in published code, side by side.
+"""The three conventions for failed attacks found in published code.
 
 - `failure_is_1`: the map counts as unmoved (similarity 1, centre shift 0). Chen et al. (RAR), the authors of the ERAR
-  paper and Ghorbani et al. do this; it is the reference default here.
-- `dropped`: the example leaves the average. Singh et al. (ART) do this.
-- `worst`: the example counts as the worst value observed among the attacked examples of the same attack (the smallest
-  similarity, the largest centre shift): the most that a better attack would plausibly have reached. Without a single
+  paper and Ghorbani et al. use this convention; it is the reference and the default here.
+- `dropped`: the example is excluded from the average. Singh et al. (ART) use this convention.
+- `worst`: the example gets the worst value observed among the attacked examples of the same attack (the smallest
+  similarity, the largest centre shift): the most that a better attack would plausibly have reached. Without any
   attacked example there is no such value, and the average is not available.
 
-Misclassified examples are not attacked and enter no average under any of them.
+Misclassified examples are not attacked and are excluded from all averages under every convention.
 """
 
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ Convention = Literal["failure_is_1", "dropped", "worst"]
 CONVENTIONS: tuple[Convention, ...] = get_args(Convention)
 
 FAILED: tuple[Outcome, ...] = ("label_lost", "unmoved", "nan_map")
-"""Outcomes that count as a failed attack: the reference code never keeps such an iterate."""
+"""Outcomes that count as a failed attack; the reference code never keeps such an iterate."""
 
 
 def metric_values(
     rows: Sequence[ExampleRow], metric: str, convention: Convention = "failure_is_1"
 ) -> tuple[NDArray[np.int64], Values]:
-    """Ids [n] and values [n] of one attack's rows under a convention, in the order of the rows."""
+    """Ids [n] and values [n] of the rows of one attack under a convention, in the order of the rows."""
     if metric not in METRICS:
         raise expected(f"metric in {', '.join(METRICS)}", got=repr(metric))
     attacked = {row.id: v for row in rows if row.outcome == "attacked" and (v := row.score(metric)) is not None}
@@ -44,7 +44,7 @@ def metric_values(
 
 
 def _stand_in(attacked: list[float], metric: str, convention: Convention) -> float | None:
-    """The value of a failed attack, None to leave it out."""
+    """The value of a failed attack, or None to exclude it."""
     if convention == "failure_is_1":
         return METRICS[metric].best
     return METRICS[metric].worst(attacked) if convention == "worst" else None

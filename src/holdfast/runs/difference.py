@@ -1,4 +1,4 @@
-"""The difference between two runs on the same examples, with the interval that belongs to it."""
+"""Paired difference between two runs on the same examples, with its confidence interval."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from holdfast.runs.rows import ExampleRow
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """b minus a over the n examples that both have; `unpaired` counts those that only one has."""
+    """b minus a over the n examples that both runs have; `unpaired` counts the examples that only one run has."""
 
     metric: str
     median: float | None
@@ -25,7 +25,7 @@ class Difference:
 
     @property
     def includes_zero(self) -> bool:
-        """Whether chance alone could explain the difference of the medians (also if there is no interval)."""
+        """Whether the interval of the difference of medians includes zero; also True if there is no interval."""
         return self.ci95 is None or self.ci95[0] <= 0 <= self.ci95[1]
 
 
@@ -37,9 +37,9 @@ def paired_difference(
     convention: Convention = "failure_is_1",
     bootstrap: Bootstrap | None = None,
 ) -> Difference:
-    """median(b) - median(a) and mean(b - a) of one attack's rows, paired by example id.
+    """median(b) - median(a) and mean(b - a) of the rows of one attack, paired by example id.
 
-    An example misclassified by either model has no value there and is left out of both sides.
+    An example misclassified by either model has no value for that model and is excluded from both sides.
     """
     for rows in (rows_a, rows_b):
         if len({row.attack for row in rows}) > 1:

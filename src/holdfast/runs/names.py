@@ -1,12 +1,12 @@
-"""The attacks that tables and reports treat specially, by name."""
+"""Names of the attacks that tables and reports treat specially."""
 
 REFERENCE = "ifia-topk"
-"""The attack of the papers; its figures stand beside the published ones."""
+"""The attack of the papers; its results are shown beside the published ones."""
 
 STRONGEST = "ifia-ensemble"
-"""The ensemble, which decides comparisons where every run has it."""
+"""The ensemble of attacks; comparisons use it if every run has it."""
 
 CONTROL = "random"
-"""Noise of the same size: how far any map moves without an attack."""
+"""Random noise of the same size: how much maps change without an attack."""
 
 HEADLINES = (REFERENCE, STRONGEST)

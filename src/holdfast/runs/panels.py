@@ -1,4 +1,4 @@
-"""The pictures of a few examples: clean and perturbed image and map, kept beside the numbers."""
+"""Panels: clean and perturbed images and maps of a few examples, stored with a run."""
 
 import io
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ _MAX_BYTES = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Panels:
-    """K examples under one attack. Images are [0, 255] bytes, or floats in [0, 1]; maps are not negative.
+    """K examples under one attack. Images are bytes in [0, 255] or floats in [0, 1]; maps are non-negative.
 
-    `names` (optional) says what each picture is called, for example its file name.
+    `names` (optional) holds the name of each image, for example its file name.
     """
 
     attack: str
@@ -48,7 +48,7 @@ class Panels:
 
 
 def write_panels(path: Path, panels: Panels) -> None:
-    """Write `panels.npz`, all or nothing: bytes for clean images, half precision for maps and float images."""
+    """Write `panels.npz` atomically: bytes for clean images, half precision for maps and float images."""
     half = [np.asarray(a, np.float16) for a in (panels.clean_map, panels.perturbed_map)]
     moved = panels.perturbed if panels.perturbed.dtype == np.uint8 else panels.perturbed.astype(np.float16)
     arrays = {
@@ -69,7 +69,7 @@ def write_panels(path: Path, panels: Panels) -> None:
 
 
 def read_panels(path: Path) -> Panels:
-    """Read `panels.npz` without pickle; nothing is allocated before its size has been checked."""
+    """Read `panels.npz` without pickle; the size of each array is checked before it is allocated."""
     fix = "delete it and run `holdfast evaluate` again"
     try:
         with open_npz(path, max_bytes=_MAX_BYTES) as npz:
@@ -82,7 +82,7 @@ def read_panels(path: Path) -> Panels:
 
 
 def to_bytes(image: Array) -> NDArray[np.uint8]:
-    """Pixels as bytes; floats are in [0, 1] and are rounded, NaN is black."""
+    """Convert pixels to bytes; floats are clipped to [0, 1] and rounded, NaN becomes 0 (black)."""
     if image.dtype == np.uint8:
         return image
     return np.rint(np.nan_to_num(np.clip(image.astype(np.float64), 0, 1), nan=0.0) * 255).astype(np.uint8)

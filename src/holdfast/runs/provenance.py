@@ -1,4 +1,4 @@
-"""Where a result comes from: versions, commit, hardware, seeds, command. No PyTorch is loaded, no path is kept."""
+"""Provenance of a result: versions, commit, hardware, seeds, command. Does not load PyTorch or store absolute paths."""
 
 import os
 import platform
@@ -17,9 +17,9 @@ _ABSOLUTE = re.compile(r"(^|=)(/|[A-Za-z]:[\\/]|~).*?([^/\\]*)[/\\]?$")
 def collect_provenance(
     *, seeds: Sequence[int] = (), command: Sequence[str] | None = None, device: str = "cpu", threads: int | None = None
 ) -> dict[str, Any]:
-    """What a run directory keeps about its origin; `finish` adds the end time.
+    """Collect the provenance stored in a run directory; `finish` adds the end time.
 
-    `command` is the command line of this process unless given; an absolute path in it is cut to its last part.
+    `command` defaults to the command line of this process; an absolute path in it is cut to its last part.
     """
     commit, dirty = _commit()
     words = [Path(sys.argv[0]).name, *sys.argv[1:]] if command is None else command
@@ -43,17 +43,17 @@ def collect_provenance(
 
 
 def finish(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, with the time at which the run ended."""
+    """Add the end time of the run."""
     return {**provenance, "finished": now()}
 
 
 def now() -> str:
-    """This moment in UTC, to the second."""
+    """The current time in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def without_folders(word: str) -> str:
-    """A word of a command line without the folders of this machine.
+    """Cut an absolute path in a word of a command line to its last part.
 
     >>> without_folders("--out=/home/me/runs/a"), without_folders("mnist/erar")
     ('--out=a', 'mnist/erar')
@@ -70,9 +70,9 @@ def package_version(package: str) -> str | None:
 
 
 def _commit() -> tuple[str | None, bool | None]:
-    """Commit of the holdfast source and whether it was changed since; None where it is not a git checkout."""
+    """Commit of the holdfast source and whether it has uncommitted changes; None if it is not a git checkout."""
     if _git("ls-files", "--error-unmatch", "__init__.py") is None:
-        return None, None  # installed into somebody else's checkout, or no git at all
+        return None, None  # installed inside another repository, or git is not available
     changes = _git("status", "--porcelain", "--untracked-files=no")
     return _git("rev-parse", "HEAD"), bool(changes) if changes is not None else None
 
@@ -87,7 +87,7 @@ def _git(*words: str) -> str | None:
 
 
 def _cpu() -> str:
-    """The name of the processor, as the system tells it."""
+    """The name of the processor, as reported by the system."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:

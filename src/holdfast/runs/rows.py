@@ -1,7 +1,7 @@
-"""The per-example table of a run: one row for each attack and example, appended as the evaluation goes.
+"""The per-example table of a run: one row per attack and example, appended during the evaluation.
 
-The columns of the scores are the metrics of the registry (`holdfast.metrics.METRICS`). Columns are found by name, so a
-table that was written before a metric was added stays readable and can be continued.
+The score columns are the metrics of the registry (`holdfast.metrics.METRICS`). Columns are found by name, so a table
+written before a metric was added can still be read and continued.
 """
 
 import math
@@ -24,12 +24,12 @@ _UNBOUNDED = (-math.inf, math.inf)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExampleRow:
-    """What one attack did to one example. None (or NaN, which becomes None) means not available.
+    """The result of one attack on one example. None (or NaN, which becomes None) means not available.
 
     outcome: attacked; misclassified (wrong before the attack, so not attacked); label_lost (no step kept the label);
-    unmoved (label kept, map never moved); nan_map (the map or its metric is undefined).
-    `scores` holds a value per metric. `steps` counts the steps of the search, `random_steps` those without a gradient;
-    `notes` is what the attack has to say about itself.
+    unmoved (the label was kept but the map never moved); nan_map (the map or its metric is undefined).
+    `scores` holds one value per metric. `steps` counts the steps of the search, and `random_steps` the steps without a
+    gradient. `notes` holds remarks of the attack about its own run.
     """
 
     attack: str
@@ -67,7 +67,7 @@ class ExampleRow:
         return hash((self.attack, self.id, self.outcome, tuple(self.scores.items())))
 
     def score(self, metric: str) -> float | None:
-        """The value of one metric, None if it is not available."""
+        """The value of one metric, or None if it is not available."""
         return self.scores.get(metric)
 
 
@@ -81,14 +81,14 @@ def _checked(name: str, value: float | None, allowed: tuple[float, float]) -> fl
 
 
 def metrics_of(rows: Sequence[ExampleRow]) -> tuple[str, ...]:
-    """Names of the registered metrics that these rows have a column for, in the order of the registry."""
+    """Names of the registered metrics for which these rows have a column, in the order of the registry."""
     present = {name for row in rows for name in row.scores}
     return tuple(name for name in METRICS if name in present)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Rows as read, and one sentence for each thing that reading dropped."""
+    """Rows as read, and one note for each kind of line that was dropped."""
 
     rows: tuple[ExampleRow, ...]
     notes: tuple[str, ...] = ()
@@ -96,16 +96,16 @@ class Rows:
 
 @dataclass(frozen=True)
 class Examples:
-    """The file `examples.csv`: append batches while evaluating, read them back, also after a crash."""
+    """The file `examples.csv`: append batches during the evaluation and read them back, also after a crash."""
 
     path: Path
 
     def append(self, rows: Sequence[ExampleRow]) -> None:
-        """Add rows; when this returns they are on disk."""
+        """Append rows and flush them to disk."""
         self._table.append([_cells(row) for row in rows])
 
     def read(self) -> Rows:
-        """All complete rows; a torn last line and exact repeats are dropped and named in the notes."""
+        """Read all complete rows; an incomplete last line and exact duplicates are dropped and listed in the notes."""
         records, torn = self._table.read()
         found: dict[tuple[str, int], ExampleRow] = {}
         repeats = 0
@@ -138,7 +138,7 @@ class Examples:
 
 
 def _cells(row: ExampleRow) -> dict[str, str]:
-    """The row as text; floats are written so that reading gives the same bits."""
+    """The row as text; floats are written so that reading restores the same bits."""
     named = {name: getattr(row, name) for name in _PARSE} | dict(row.scores)
     return {name: _cell(value) for name, value in named.items()}
 
@@ -179,7 +179,7 @@ _PARSE: dict[str, Callable[[str], Any]] = {
 _LEGACY = (
     "attack,id,label,prediction,pgd_correct,outcome,top_k,kendall,spearman,cosine,center_shift,winner,completeness_gap"
 )
-"""The header of tables from before the metrics were a registry."""
+"""The header of tables written before the metric registry existed."""
 
 _REQUIRED = ("attack", "id", "label", "prediction", "outcome")
 _BEFORE = ("attack", "id", "label", "prediction", "pgd_correct", "outcome")

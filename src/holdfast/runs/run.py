@@ -1,4 +1,4 @@
-"""A run directory as an object: each file is read when it is first asked for, and may be missing."""
+"""A run directory as an object. Each file is read on first access and may be missing."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,23 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import DataError
-from holdfast.runs.rows import ExampleRow, Examples, Rows
-from holdfast.storage.json_files import read_json, read_text
 from holdfast.runs.panels import Panels, read_panels
+from holdfast.runs.rows import ExampleRow, Examples, Rows
 from holdfast.runs.training_log import Log, read_log
+from holdfast.storage.json_files import read_json, read_text
 
 FILES = ("config.toml", "provenance.json", "log.jsonl", "examples.csv", "panels.npz", "summary.json")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One model evaluated on one dataset. A missing file is None or empty, a broken one a DataError when asked for."""
+    """One model evaluated on one dataset. Missing files are None or empty; damaged ones raise a DataError on access."""
 
     folder: Path
 
     @property
     def name(self) -> str:
-        """The folder's own name, without where it lies."""
+        """The name of the folder, without its parents."""
         return self.folder.name or self.folder.resolve().name
 
     @cached_property
@@ -33,7 +33,7 @@ class Run:
 
     @cached_property
     def provenance(self) -> dict[str, Any]:
-        """Versions, commit, hardware, seeds: of its own file, or as the summary holds it."""
+        """Versions, commit, hardware and seeds, from `provenance.json` or else from the summary."""
         if (path := self.folder / "provenance.json").exists():
             return read_json(path)
         inside = (self.summary or {}).get("provenance")
@@ -51,17 +51,17 @@ class Run:
 
     @cached_property
     def panels(self) -> Panels | None:
-        """The kept pictures."""
+        """The stored panels, or None."""
         return read_panels(path) if (path := self.folder / "panels.npz").exists() else None
 
     @cached_property
     def summary(self) -> dict[str, Any] | None:
-        """The summary, None while the evaluation is not finished."""
+        """The summary, or None while the evaluation is not finished."""
         return read_json(path) if (path := self.folder / "summary.json").exists() else None
 
     @cached_property
     def checks(self) -> dict[str, Any]:
-        """What benchmarks/checks.py found about the measurement itself, by the name of the check."""
+        """Results of benchmarks/checks.py, which checks the measurement itself, by the name of the check."""
         return read_json(path) if (path := self.folder / "checks.json").exists() else {}
 
     def rows_of(self, attack: str) -> tuple[ExampleRow, ...]:
@@ -70,7 +70,7 @@ class Run:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What reading dropped, in sentences."""
+        """Notes about lines that were dropped while reading."""
         return (*self.examples.notes, *self.log.notes)
 
 
@@ -80,18 +80,18 @@ def is_run(folder: Path) -> bool:
 
 
 def read_run(folder: Path | str) -> Run:
-    """The run in `folder`; its files are read when asked for."""
+    """The run in `folder`; its files are read on access."""
     path = Path(folder)
     if not is_run(path):
         files = ", ".join(FILES)
         raise DataError(
-            f"expected a run directory (with any of {files}) at {path}, got none; `holdfast train` makes one."
+            f"expected a run directory (with any of {files}) at {path}, got none; `holdfast train` creates one."
         )
     return Run(path)
 
 
 def find_runs(paths: Sequence[Path]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
-    """All runs among `paths` and directly inside them, and the names of paths that hold none."""
+    """All runs among `paths` and directly inside them, and the names of the paths without a run."""
     found: dict[Path, Run] = {}
     others = []
     for path in paths:

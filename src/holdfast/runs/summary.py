@@ -1,4 +1,4 @@
-"""From rows to `summary.json`: each average with its n and interval, each exclusion with its reason."""
+"""Computes `summary.json` from the rows: each average with its n and interval, each exclusion with its reason."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,17 +17,17 @@ REASONS = {
     "unmoved": "the label was kept but the map never moved; counts as a failed attack",
     "nan_map": "the map or its metric is undefined; counts as a failed attack",
 }
-"""Outcome -> why the example was not attacked with success, and what became of it."""
+"""Outcome -> why the example was not attacked successfully, and how it is counted."""
 
 MANY_FAILURES, FEW_EXAMPLES = 0.1, 30
 
 MAX_RANDOM_STEPS = 0.05
-"""More than this share of steps without a gradient: the loss is flat, and the attack walks at random."""
+"""A larger share of steps without a gradient gives a warning: the loss is flat, and the attack is a random walk."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
-    """What the rows do not know about a run."""
+    """Information about a run that is not in its rows."""
 
     dataset: str
     method: str
@@ -63,10 +63,10 @@ def summarise(rows: Sequence[ExampleRow], info: RunInfo, *, bootstrap: Bootstrap
 
 
 def summarise_attack(rows: Sequence[ExampleRow], *, bootstrap: Bootstrap | None = None) -> dict[str, Any]:
-    """One attack: each metric in the reference convention, the other conventions, outcomes, exclusions, warnings.
+    """Summarise one attack: metrics in the reference and all other conventions, outcomes, exclusions, warnings.
 
     `failed_share` is failed attacks / correctly classified examples. `random_step_share` is the share of the steps that
-    had no gradient; it is left out where the rows do not say how many steps there were.
+    had no gradient; it is omitted if the rows contain no step counts.
     """
     draw = bootstrap or Bootstrap()
     outcomes = Counter[str](row.outcome for row in rows)
@@ -89,7 +89,7 @@ def summarise_attack(rows: Sequence[ExampleRow], *, bootstrap: Bootstrap | None 
 
 
 def describe(values: Values, *, bootstrap: Bootstrap | None = None) -> dict[str, Any]:
-    """Median (with `ci95`), mean (with `mean_ci95`), quartiles and n; quartiles interpolate linearly."""
+    """Median (with `ci95`), mean (with `mean_ci95`), quartiles and n; quartiles are interpolated linearly."""
     draw = bootstrap or Bootstrap()
     if len(values) == 0:
         return {"median": None, "ci95": None, "mean": None, "mean_ci95": None, "quartiles": None, "n": 0}
@@ -105,19 +105,19 @@ def describe(values: Values, *, bootstrap: Bootstrap | None = None) -> dict[str,
 
 
 def share_with_interval(name: str, share: float | None, n: int) -> dict[str, Any]:
-    """A share, its Wilson interval and its n, as `summary.json` keeps them."""
+    """A share, its Wilson interval and its n, with the keys of `summary.json`."""
     return {name: share, f"{name}_ci95": wilson(round((share or 0) * n), n), f"{name}_n": n}
 
 
 def random_step_share(rows: Sequence[ExampleRow]) -> float | None:
-    """Share of the steps of the search that had no gradient, None where no steps were counted."""
+    """Share of the steps of the search that had no gradient, or None if no steps were counted."""
     counted = [row for row in rows if row.steps and row.random_steps is not None]
     steps = sum(row.steps or 0 for row in counted)
     return sum(row.random_steps or 0 for row in counted) / steps if steps else None
 
 
 def random_step_warnings(share: float | None) -> list[str]:
-    """The warning about steps without a gradient, if there were many."""
+    """A warning if many steps had no gradient."""
     if share is None or share <= MAX_RANDOM_STEPS:
         return []
     return [f"{share:.0%} of the steps had no gradient anywhere and were taken at random"]
@@ -138,7 +138,7 @@ def _under(rows: Sequence[ExampleRow], convention: Convention, draw: Bootstrap) 
 
 
 def _accuracies(rows: Sequence[ExampleRow]) -> dict[str, Any]:
-    """Both accuracies over the examples of the rows; an evaluation replaces them by those of its larger sets."""
+    """Natural and PGD accuracy over the examples of the rows; an evaluation replaces them with those of larger sets."""
     by_id = {row.id: row for row in rows}.values()
     natural = [row.label == row.prediction for row in by_id]
     pgd = [row.pgd_correct for row in by_id if row.pgd_correct is not None]
@@ -150,7 +150,7 @@ def _share(name: str, hits: Sequence[bool]) -> dict[str, Any]:
 
 
 def _exclusions(rows: Sequence[ExampleRow], outcomes: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Every example that is not simply attacked and measured, counted by reason."""
+    """Number of examples that were not attacked and measured, by reason."""
     found = [{"reason": f"{name}: {why}", "n": outcomes[name]} for name, why in REASONS.items() if outcomes[name]]
     attacked = [row for row in rows if row.outcome == "attacked"]
     for metric in metrics_of(rows):
@@ -162,7 +162,7 @@ def _exclusions(rows: Sequence[ExampleRow], outcomes: Mapping[str, int]) -> list
 
 
 def _warnings(failed: int, tried: int, counts: Mapping[str, int]) -> list[str]:
-    """What a reader must know before believing the numbers."""
+    """Warnings about failed attacks, few examples and metrics with missing values."""
     found = []
     if tried and failed / tried > MANY_FAILURES:
         share = f"{failed} of {tried} attacks failed and count as unmoved"
@@ -170,12 +170,12 @@ def _warnings(failed: int, tried: int, counts: Mapping[str, int]) -> list[str]:
     if 0 < tried < FEW_EXAMPLES:
         found.append(f"only {tried} examples were attacked: the intervals are rough.")
     if not tried:
-        found.append("no example was attacked: nothing can be said about the maps.")
+        found.append("no example was attacked: there is no result for the maps.")
     short = {name: n for name, n in counts.items() if 0 < n < tried}
-    found += [f"{name} rests on {n} of {tried} examples." for name, n in short.items()]
+    found += [f"{name} is based on {n} of {tried} examples." for name, n in short.items()]
     return found
 
 
 def _notes(rows: Sequence[ExampleRow]) -> list[str]:
-    """What the attack said about itself, each sentence once."""
+    """The notes of the attack, without duplicates."""
     return list(dict.fromkeys(row.notes for row in rows if row.notes))

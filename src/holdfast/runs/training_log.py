@@ -1,4 +1,4 @@
-"""The training log `log.jsonl`: one JSON object a line, appended while training."""
+"""The training log `log.jsonl`: one JSON object per line, appended during training."""
 
 import json
 from collections.abc import Mapping
@@ -7,26 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import DataError
+from holdfast.storage.checksums import with_checksum, without_checksum
 from holdfast.storage.json_files import parse_json
 from holdfast.storage.lines import read_complete
-from holdfast.storage.checksums import with_checksum, without_checksum
 
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """Entries as read, in order of steps, and one sentence for each thing that reading dropped."""
+    """Entries as read, sorted by step, and a note if an incomplete last line was dropped."""
 
     entries: tuple[dict[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def log_line(entry: Mapping[str, Any]) -> str:
-    """One entry as a line of the log, with its seal."""
+    """One entry as a line of the log, with its checksum."""
     return json.dumps(with_checksum(entry), allow_nan=False) + "\n"
 
 
 def read_log(path: Path) -> Log:
-    """All complete entries, none if there is no file; where a resumed run wrote a step again, the later one counts."""
+    """Read all complete entries, none without a file. If a resumed run wrote a step again, the later entry counts."""
     if not path.exists():
         return Log()
     text, torn = read_complete(path)

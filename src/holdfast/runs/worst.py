@@ -1,4 +1,4 @@
-"""The worst that any of several attacks did to each example."""
+"""The worst result of several attacks for each example."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from holdfast.runs.rows import ExampleRow, metrics_of
 
 
 def worst_rows(rows: Sequence[ExampleRow], attacks: Collection[str]) -> tuple[ExampleRow, ...]:
-    """One row for each example that all these attacks have been tried on: for each metric its worst value.
+    """One row per example on which all these attacks were tried, with the worst value of each metric.
 
     >>> made = [ExampleRow(attack=a, id=1, label=0, prediction=0, outcome="attacked", scores={"top_k": k})
     ...         for a, k in (("one", 0.5), ("two", 0.4))]

@@ -1,1 +1,1 @@
-"""Files on disk: written whole or not at all, with checksums, behind a lock. Imports only `errors`."""
+"""File storage: atomic writes, checksums and directory locks. Imports only `errors`."""

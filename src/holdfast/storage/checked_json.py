@@ -1,4 +1,4 @@
-"""JSON that carries the SHA-256 of its own content, as the state file of a checkpoint does."""
+"""JSON files that contain the SHA-256 of their own content, such as the state file of a checkpoint."""
 
 import hashlib
 import json
@@ -13,12 +13,12 @@ _MAX_BYTES = 64 << 20
 
 
 def sealed_json(content: Mapping[str, Any]) -> bytes:
-    """The content and its checksum."""
+    """Serialise the content together with its SHA-256 checksum."""
     return json.dumps({**content, "sha256": _seal(content)}, indent=1, allow_nan=False).encode()
 
 
 def read_sealed_json(path: Path) -> dict[str, Any]:
-    """What `sealed_json` wrote, or a DataError that names the file."""
+    """Read a file written by `sealed_json`; raise a DataError that names the file if it is missing or damaged."""
     try:
         content = json.loads(read_bounded(path, _MAX_BYTES))
         seal = content.pop("sha256")

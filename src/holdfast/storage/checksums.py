@@ -1,8 +1,8 @@
-"""Checksums inside the small text files of a run, so that a flipped bit is an error and never another result.
+"""Checksums inside the small text files of a run, so that a flipped bit raises an error and never changes a result.
 
-A seal is the CRC-32 of what it stands behind: it sees every change of a few neighbouring bits, which is what damaged
-disks and cables do. It is no signature: who can write the file can write the seal. Files from before there were seals
-are read as they are.
+The checksum is the CRC-32 of the content. It detects every change of a few neighbouring bits, the typical damage caused
+by disks and cables. It is not a signature: anyone who can write the file can also write a matching checksum. Files
+written before checksums were introduced are read without a check.
 """
 
 import json
@@ -14,7 +14,7 @@ KEY, MARK, COLUMN = "seal", "crc32:", "crc32"
 
 
 def with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON object with its seal as the last entry.
+    """Add the checksum to a JSON object, as its last entry `seal`.
 
     >>> with_checksum({"step": 1})
     {'step': 1, 'seal': 'crc32:3a87913d'}
@@ -23,19 +23,19 @@ def with_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_checksum(content: dict[str, Any]) -> dict[str, Any]:
-    """The object without its seal; a ValueError if the seal does not fit, the object as it is if it has none."""
+    """Remove the checksum; raise a ValueError if it does not match. An object without one is returned unchanged."""
     name, value = next(reversed(content.items()), ("", ""))
-    # Either of key and mark is enough to expect a seal, so that one flipped bit cannot take the seal off.
+    # Either the key or the mark is enough to expect a checksum, so one flipped bit cannot disable the check.
     if name != KEY and not (isinstance(value, str) and value.startswith(MARK)):
         return content
     inside = {key: item for key, item in content.items() if key != name}
     if content != with_checksum(inside):
-        raise ValueError("the content does not match its checksum, the file is damaged")
+        raise ValueError("the content does not match its checksum, so the file is damaged")
     return inside
 
 
 def line_with_checksum(cells: str, mark: str = "") -> str:
-    """A line of CSV with its checksum, after a mark, as one more cell.
+    """Append the checksum, preceded by `mark`, to a line of CSV as one more cell.
 
     >>> line_with_checksum("1,2")
     '1,2,2b0e6c9b'
@@ -44,10 +44,10 @@ def line_with_checksum(cells: str, mark: str = "") -> str:
 
 
 def line_without_checksum(line: str, mark: str = "") -> str:
-    """The cells before the checksum; a ValueError if it does not fit."""
+    """Return the cells before the checksum; raise a ValueError if it does not match."""
     cells, _, checksum = line.rpartition(",")
     if checksum != mark + _crc(cells):
-        raise ValueError("the line does not match its checksum, it is damaged")
+        raise ValueError("the line does not match its checksum, so it is damaged")
     return cells
 
 

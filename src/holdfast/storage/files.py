@@ -1,7 +1,7 @@
-"""Files and folders that appear under their final name whole, forced to disk, or not at all.
+"""Atomic writes: files and folders appear under their final name only when they are complete and flushed to disk.
 
-Everything in holdfast that writes a file of its own writes it here: into a neighbour whose name starts with `.part-`,
-which then takes the final name. Files that grow line by line (`results/lines.py`) are the one exception.
+All holdfast files are written through this module: first into a temporary neighbour whose name starts with `.part-`,
+which is then renamed to the final name. Append-only files (`storage/lines.py`) are the only exception.
 """
 
 import os
@@ -15,29 +15,29 @@ from pathlib import Path
 from holdfast.errors import DataError
 
 PART = ".part-"
-"""Prefix of what is not finished; whoever holds the lock of a folder may delete it."""
+"""Prefix of unfinished files and folders; the process that holds the lock of a folder may delete them."""
 
-_ABANDONED = 3600.0  # seconds without a write after which nobody can still be at it
+_ABANDONED = 3600.0  # seconds without a write after which a temporary file counts as abandoned
 
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """Turn what the disk refuses inside the block into an error that names the file."""
+    """Convert write errors inside the block into a DataError that names the file."""
     try:
         yield
     except OSError as error:
-        fix = "free some space or choose another folder, what was there before is untouched"
+        fix = "free some space or choose another folder (existing files are unchanged)"
         raise DataError(f"cannot write {path}: {error.strerror or error}; {fix}.") from error
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write `content`, all or nothing; folders above are made."""
+    """Write `content` atomically; missing parent folders are created."""
     write_with(path, lambda part: _write(part, content))
 
 
 def write_with(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a new file beside `path`; at any instant `path` is the old file or the whole new one."""
-    # Not tempfile's: its files are for their owner only, and a cache may be shared.
+    """Let `write` fill a temporary file, then rename it; `path` is always the old file or the complete new one."""
+    # Not `tempfile`: its files are readable only by their owner, but a cache may be shared.
     part = path.with_name(f"{PART}{path.name}.{secrets.token_hex(4)}")
     with disk_errors(path):
         try:
@@ -52,7 +52,7 @@ def write_with(path: Path, write: Callable[[Path], None]) -> None:
 
 
 def publish_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write a whole folder beside its place and rename it: `folder` is complete as soon as it exists."""
+    """Write a folder under a temporary name, then rename it: if `folder` exists, it is complete."""
     part = folder.with_name(PART + folder.name)
     with disk_errors(folder):
         try:
@@ -70,7 +70,7 @@ def publish_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def discard(folder: Path) -> None:
-    """Delete a folder so that a crash on the way never leaves half of it under its name."""
+    """Delete a folder, renaming it first, so that a crash never leaves a partial folder under its name."""
     part = folder.with_name(f"{PART}old-{folder.name}")
     with disk_errors(folder):
         if folder.exists():
@@ -80,20 +80,20 @@ def discard(folder: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Delete what a killed process left unfinished; only for the owner of the folder's lock."""
+    """Delete temporary files left by a killed process; call only while holding the folder's lock."""
     for part in folder.glob(PART + "*"):
         with disk_errors(part):
             shutil.rmtree(part) if part.is_dir() else part.unlink()
 
 
 def sync_file(path: Path) -> None:
-    """Force a file's content to disk, so that a crash after the rename cannot leave it empty."""
+    """Flush a file's content to disk, so that a crash after the rename cannot leave it empty."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:
-    """Force the names in a folder to disk; only POSIX systems can and have to."""
+    """Flush the entries of a folder to disk; possible and necessary only on POSIX systems."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -104,21 +104,21 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """The content of a file; one of more than `limit` bytes is refused before it is read."""
+    """Read a file; raise a DataError before reading if it has more than `limit` bytes."""
     size = path.stat().st_size
     if size > limit:
-        raise DataError(f"expected at most {limit} bytes in {path}, got {size}; it is not such a file.")
+        raise DataError(f"expected at most {limit} bytes in {path}, got {size}; check that it is the right file.")
     return path.read_bytes()
 
 
 def _drop_abandoned(path: Path) -> None:
-    """In folders without a lock, such as the data cache: what a killed process left behind for this very file."""
+    """Delete temporary files of `path` left by a killed process, in folders without a lock such as the data cache."""
     for part in path.parent.glob(f"{PART}{path.name}.*"):
         try:
             if time.time() - part.stat().st_mtime > _ABANDONED:
                 part.unlink()
         except OSError:
-            continue  # another process was faster
+            continue  # another process has already deleted it
 
 
 def _write(path: Path, content: bytes) -> None:

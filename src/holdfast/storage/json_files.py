@@ -1,4 +1,4 @@
-"""Small files of a run: written whole or not at all, read with a clear word about what is wrong."""
+"""Small JSON and text files of a run: atomic writes, and readers with clear error messages."""
 
 import json
 import math
@@ -13,22 +13,22 @@ from holdfast.storage.checksums import with_checksum, without_checksum
 from holdfast.storage.files import read_bounded, write_file
 
 MAX_TEXT_BYTES = 256 << 20
-"""A text file of a run larger than this is refused before it is read."""
+"""A text file of a run larger than this is rejected before it is read."""
 
 
 def write_json_atomic(path: Path, value: Mapping[str, Any]) -> None:
-    """Write `value` as JSON with a seal, all or nothing; NaN and infinity become null."""
+    """Write `value` as JSON with a checksum, atomically; NaN and infinity become null."""
     text = json.dumps(with_checksum(plain(value)), indent=2, ensure_ascii=False, allow_nan=False)
     write_file(path, f"{text}\n".encode())
 
 
 def write_text_atomic(path: Path, text: str) -> None:
-    """Write `text` as UTF-8, all or nothing."""
+    """Write `text` as UTF-8, atomically."""
     write_file(path, text.encode())
 
 
 def plain(value: Any) -> Any:
-    """The same value in JSON's own types: NaN and infinity are None, tuples and arrays are lists, paths are names.
+    """Convert a value to JSON types: NaN and infinity to None, tuples and arrays to lists, paths to their names.
 
     >>> plain({"median": float("nan"), "ci95": (0.25, 0.5)})
     {'median': None, 'ci95': [0.25, 0.5]}
@@ -45,12 +45,12 @@ def plain(value: Any) -> Any:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of a run."""
+    """Read a text file of a run."""
     return decode(path, read_bytes(path))
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file of a run; what is far too large is refused before it is read."""
+    """Read a file of a run; files larger than `MAX_TEXT_BYTES` are rejected before they are read."""
     try:
         return read_bounded(path, MAX_TEXT_BYTES)
     except OSError as error:
@@ -60,16 +60,16 @@ def read_bytes(path: Path) -> bytes:
 
 
 def decode(path: Path, content: bytes) -> str:
-    """UTF-8 text, or a word about where it is not."""
+    """Decode UTF-8; raise a DataError that names the file and the first invalid byte."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        fix = "restore the file or redo the run"
+        fix = "restore the file or repeat the run"
         raise DataError(f"cannot read {path}: not UTF-8 text at byte {error.start}; {fix}.") from error
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file, its seal checked and taken off; without NaN or infinity."""
+    """Read a JSON object and verify and remove its checksum; NaN and infinity are rejected."""
     try:
         return without_checksum(parse_json(read_text(path)))
     except (ValueError, RecursionError) as error:
@@ -77,11 +77,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def parse_json(text: str) -> dict[str, Any]:
-    """One JSON object; anything else is a ValueError in one sentence."""
+    """Parse one JSON object; raise a ValueError with a one-sentence message for anything else."""
     try:
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("the JSON is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError(f"expected a JSON object, got {type(value).__name__}")
     return value
@@ -89,14 +89,14 @@ def parse_json(text: str) -> dict[str, Any]:
 
 def _finite(text: str) -> float:
     if not math.isfinite(number := float(text)):
-        raise ValueError(f"expected numbers that a computer can hold, got {text[:20]}")
+        raise ValueError(f"expected numbers in the range of a 64-bit float, got {text[:20]}")
     return number
 
 
 def _whole(text: str) -> int:
-    _finite(text)  # a float must be able to hold it, or what reads it could not calculate with it
+    _finite(text)  # reject integers beyond the range of a float, with which readers could not calculate
     return int(text)
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"expected null for a number that is not available, got {name}")
+    raise ValueError(f"expected null for a missing number, got {name}")

@@ -1,4 +1,4 @@
-"""Files that grow line by line: what was appended is on disk, and a line torn by a crash is dropped, never read."""
+"""Append-only text files. Appended lines are flushed to disk; an incomplete last line, left by a crash, is dropped."""
 
 import os
 from io import FileIO
@@ -11,7 +11,7 @@ _TAIL = 1 << 16
 
 
 def append_lines(path: Path, lines: str) -> None:
-    """Add complete lines in one write and wait until they are on disk; a torn last line is removed first."""
+    """Append complete lines in one write and flush them to disk; an incomplete last line is removed first."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         repair(path)
@@ -22,7 +22,7 @@ def append_lines(path: Path, lines: str) -> None:
 
 
 def _append(file: FileIO, content: bytes) -> None:
-    """All of the content, or none of it if the disk is full."""
+    """Write all of the content, or none of it if the write fails."""
     before = os.fstat(file.fileno()).st_size
     try:
         while content:
@@ -34,7 +34,7 @@ def _append(file: FileIO, content: bytes) -> None:
 
 
 def repair(path: Path) -> int:
-    """Cut what follows the last line end, as a crash may leave it; the number of bytes cut."""
+    """Remove an incomplete last line, as a crash may leave it; return the number of bytes removed."""
     if not path.exists():
         return 0
     with path.open("r+b") as file:
@@ -54,7 +54,7 @@ def repair(path: Path) -> int:
 
 
 def read_complete(path: Path) -> tuple[str, bool]:
-    """The complete lines of a file, and whether there is a torn rest behind the last line end."""
+    """Return the complete lines of a file, and whether an incomplete last line follows them."""
     content = read_bytes(path)
     end = content.rfind(b"\n") + 1
     return decode(path, content[:end]), end < len(content)

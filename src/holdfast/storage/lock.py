@@ -1,4 +1,4 @@
-"""One process at a time in a run directory."""
+"""A lock that allows only one process at a time in a run directory."""
 
 import os
 import socket
@@ -15,15 +15,15 @@ LOCK, OWNER = "lock", "lock.owner"
 
 
 class RunDirectoryBusyError(HoldfastError):
-    """Another process is at work in the run directory."""
+    """Another process is using the run directory."""
 
 
 @contextmanager
 def locked(run_dir: Path) -> Iterator[None]:
-    """Hold `run_dir/lock` for the length of a block; the directory is made if need be.
+    """Hold `run_dir/lock` inside the block; the directory is created if it does not exist.
 
-    The operating system drops the lock with the process that holds it, so `kill -9` leaves nothing to clean up. The
-    file stays; `lock.owner` beside it names the process that held it last.
+    The operating system releases the lock when its process ends, so nothing has to be cleaned up after `kill -9`. The
+    lock file stays; `lock.owner` beside it names the last process that held the lock.
     """
     lock = FileLock(run_dir / LOCK, timeout=0, thread_local=False)
     try:
@@ -32,7 +32,7 @@ def locked(run_dir: Path) -> Iterator[None]:
     except Timeout:
         fix = "wait for it to finish, stop it, or use another run directory"
         raise RunDirectoryBusyError(f"{run_dir} is in use by process {_owner(run_dir)}; {fix}.") from None
-    except (OSError, NotImplementedError) as error:  # no such place, not writable, or a file system without locks
+    except (OSError, NotImplementedError) as error:  # cannot be created, not writable, or a file system without locks
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"expected a run directory to write to and lock, got {run_dir}: {reason}.") from error
     try:
@@ -44,7 +44,7 @@ def locked(run_dir: Path) -> Iterator[None]:
 
 @contextmanager
 def owned(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, after removing what a killed process left unfinished there."""
+    """Hold the lock of a folder and delete temporary files left there by a killed process."""
     with locked(folder):
         sweep(folder)
         yield

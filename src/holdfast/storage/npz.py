@@ -1,4 +1,4 @@
-"""A strict reader of `.npz` files: no pickle, and no array is allocated before its size has been checked."""
+"""A strict reader of `.npz` files: no pickle, and the size of each array is checked before it is allocated."""
 
 import math
 import zipfile
@@ -17,7 +17,7 @@ _MAX_BYTES = 8 << 30
 
 
 class Npz:
-    """The arrays of an open `.npz` file, each read when asked for; members may be stored, deflated, bzip2 or LZMA."""
+    """The arrays of an open `.npz` file, each read on demand; members may be stored, deflated, bzip2 or LZMA."""
 
     def __init__(self, archive: zipfile.ZipFile, name: str, max_bytes: int) -> None:
         self._archive = archive
@@ -26,7 +26,7 @@ class Npz:
         self.names = tuple(entry.removesuffix(".npy") for entry in archive.namelist())
 
     def read(self, name: str) -> NDArray[Any]:
-        """The array called `name`."""
+        """Read the array `name`."""
         if name not in self.names:
             raise DataError(f"expected an array {name!r} in {self._name}, found {', '.join(self.names) or 'nothing'}.")
         with _damage(f"{name!r} in {self._name}"):
@@ -54,7 +54,7 @@ class Npz:
 
 @contextmanager
 def open_npz(path: Path, *, max_bytes: int = _MAX_BYTES) -> Iterator[Npz]:
-    """Open `path` for reading; an array of more than `max_bytes` is refused."""
+    """Open `path` for reading; arrays of more than `max_bytes` are rejected."""
     with _damage(path.name):
         archive = zipfile.ZipFile(path)
     with archive:
@@ -63,7 +63,7 @@ def open_npz(path: Path, *, max_bytes: int = _MAX_BYTES) -> Iterator[Npz]:
 
 @contextmanager
 def _damage(what: str) -> Iterator[None]:
-    """Say in one way what the zip, the decompressors and NumPy say in many about a damaged file."""
+    """Convert the errors of zipfile, the decompressors and NumPy for a damaged file into one DataError."""
     try:
         yield
     except DataError:
@@ -73,6 +73,6 @@ def _damage(what: str) -> Iterator[None]:
 
 
 def write_npz(path: Path, **arrays: NDArray[Any]) -> None:
-    """Write an uncompressed `.npz`: three times the disk of a compressed one, a tenth of the time to load."""
+    """Write an uncompressed `.npz`: three times the size of a compressed one, but loaded in a tenth of the time."""
     with path.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]

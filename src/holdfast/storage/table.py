@@ -1,8 +1,8 @@
-"""A CSV table that grows batch by batch: header and lines end with a checksum, and columns are found by name.
+"""Append-only CSV tables: the header and each line end with a checksum, and columns are found by name.
 
-The header of the file decides which columns are written, so a table that an older version began can be continued, and a
-table with columns that this version does not know can be read. Older headers have no checksum of their own; they are
-known word for word (`legacy`), so that a damaged header is never taken for another table.
+The header of the file determines which columns are written. A table started by an older version can therefore be
+continued, and a table with columns unknown to this version can be read. Older headers have no checksum of their own;
+they are listed verbatim in `legacy`, so that a damaged header is never mistaken for another table.
 """
 
 import csv
@@ -34,20 +34,20 @@ class _Header:
 
 @dataclass(frozen=True, kw_only=True)
 class ChecksummedTable:
-    """The CSV file at `path`; `columns` are those of a new file, `required` those without which it is another table."""
+    """The CSV file at `path`. A new file gets `columns`; a file without all `required` columns is rejected."""
 
     path: Path
     columns: tuple[str, ...]
     required: tuple[str, ...]
     legacy: tuple[str, ...] = ()
-    """Headers of older versions, word for word, without their column of checksums."""
+    """Headers of older versions, verbatim, without their checksum column."""
     fix: str = "delete the line, and the evaluation will redo that example"
 
     def append(self, rows: Sequence[Mapping[str, str]]) -> None:
-        """Add rows; when this returns they are on disk. A torn last line is removed first."""
+        """Append rows and flush them to disk. An incomplete last line is removed first."""
         if not rows:
             return
-        repair(self.path)  # a torn header leaves an empty file, which needs its header again
+        repair(self.path)  # an incomplete header is removed, too; the empty file then needs a new one
         known = self._header()
         header = known or _Header(self.columns, has_checksums=True)
         body = _to_csv([[row.get(name, "") for name in header.columns] for row in rows])
@@ -56,7 +56,7 @@ class ChecksummedTable:
         append_lines(self.path, "".join(f"{line}\n" for line in (*first, *lines)))
 
     def read(self) -> tuple[list[Record], bool]:
-        """All complete lines, and whether a torn rest behind the last line end was left out."""
+        """Return all complete lines, and whether an incomplete last line was dropped."""
         text, torn = read_complete(self.path)
         head, *lines = text.split("\n")[:-1] or [""]
         if not text:
@@ -66,11 +66,11 @@ class ChecksummedTable:
         return [self._record(header, cells, at) for at, cells in enumerate(self._split(opened), start=2)], torn
 
     def damaged(self, line: int, error: Exception) -> DataError:
-        """The error for a line that cannot be used."""
+        """Build the error for a line that cannot be used."""
         return DataError(f"cannot read line {line} of {self.path}: {str(error).rstrip('.')}; {self.fix}.")
 
     def _header(self) -> _Header | None:
-        """The header of the file, None if it has no line yet."""
+        """The header of the file, or None if the file has no complete line yet."""
         if not self.path.exists():
             return None
         with self.path.open("rb") as file:

@@ -1,4 +1,7 @@
-"""Training: one loop, and around it what makes it survive crashes, signals, bad numbers and many processes."""
+"""Training: one loop with checkpoints, resume, signal handling, divergence checks and distributed processes.
+
+Imports `data`, `runs`, `engine` and `storage`.
+"""
 
 from holdfast.storage.lock import RunDirectoryBusyError
 from holdfast.training.checkpoint_store import RecoveryWarning, load_weights

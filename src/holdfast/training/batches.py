@@ -1,4 +1,4 @@
-"""Batches of a user's own loader, in the form that the training loop asks for."""
+"""Adapter from a user's loader to the interface of the training loop."""
 
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any
@@ -13,11 +13,11 @@ from holdfast.training.protocols import Batches
 
 
 class EpochBatches:
-    """Batches (x, y, ids) of an iterable with a length, such as a torch DataLoader, epoch after epoch.
+    """Batches (x, y, ids) of an iterable with a length, such as a torch DataLoader, epoch by epoch.
 
-    A resumed run skips the batches that are done; it repeats the uninterrupted run only if the loader gives the same
-    batches in every epoch, or shuffles with a generator of its own. Without ids, examples are numbered in the order in
-    which they come.
+    A resumed run skips the batches that are done. It reproduces the uninterrupted run only if the loader yields the
+    same batches in every epoch, or shuffles with its own generator. Without ids, examples are numbered in the order of
+    the loader.
     """
 
     def __init__(self, loader: Iterable[Any]) -> None:
@@ -33,8 +33,8 @@ class EpochBatches:
         return len(self.loader)
 
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The batch of a global step; steps are asked for in order, and skipped where a run is resumed."""
-        if step != self._next:  # the first call: skip to the place inside the epoch
+        """The batch of a global step. Steps must be requested in order; a resumed run skips to its first step."""
+        if step != self._next:  # first call: skip to the position inside the epoch
             self._restart()
             for _ in range(step % len(self)):
                 self._take()
@@ -54,7 +54,7 @@ class EpochBatches:
 
 
 def as_batches(loader: Batches | Iterable[Any]) -> Batches:
-    """The loader itself if it offers batches by step, else its epochs one after the other."""
+    """The loader itself if it provides batches by step, else an `EpochBatches` around it."""
     if hasattr(loader, "batch") and hasattr(loader, "__len__"):
-        return loader  # type: ignore[return-value]  # it has what the protocol asks for
+        return loader  # type: ignore[return-value]  # it satisfies the protocol
     return EpochBatches(loader)

@@ -1,7 +1,7 @@
 """A checkpoint: a folder with weights and training tensors as safetensors, and the rest as JSON with checksums.
 
-`weights.safetensors` is the state dict of the model, buffers included, and loads on its own. Nothing in a checkpoint
-can be executed.
+`weights.safetensors` is the state dict of the model, including buffers, and can be loaded on its own. A checkpoint
+contains no executable code.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _SEAL, _MARK = "holdfast", "sha256:"
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """All that a run has to remember after `step` steps."""
+    """The complete state of a run after `step` steps."""
 
     step: int
     weights: Mapping[str, Tensor]
@@ -35,22 +35,22 @@ class Snapshot:
 
 
 def write_checkpoint(folder: Path, snapshot: Snapshot) -> None:
-    """Write a snapshot as `folder`, whole or not at all."""
+    """Write a snapshot to `folder`, atomically."""
     tensors = {WEIGHTS: pack(snapshot.weights), TRAINING: pack(snapshot.training)}
     files = {name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in tensors.items()}
     state = {"format": FORMAT, "step": snapshot.step, "notes": snapshot.notes, "files": files}
     try:
         sealed = sealed_json(state)
     except (TypeError, ValueError) as error:
-        raise expected("only finite numbers, text and lists beside the tensors", got=str(error)) from None
+        raise expected("only finite numbers, text and lists besides the tensors", got=str(error)) from None
     publish_folder(folder, {**tensors, STATE: sealed})
 
 
 def read_checkpoint(folder: Path) -> Snapshot:
-    """Read and verify a checkpoint; a DataError names the first file that is not what was written."""
+    """Read and verify a checkpoint; a DataError names the first damaged file."""
     state = read_sealed_json(folder / STATE)
     if state.get("format") != FORMAT:
-        raise DataError(f"{folder / STATE} has format {state.get('format')}, this version reads format {FORMAT}.")
+        raise DataError(f"{folder / STATE} has format {state.get('format')}, but this version reads format {FORMAT}.")
     try:
         step, notes, files = int(state["step"]), dict(state["notes"]), dict(state["files"])
         weights, training = (unpack(folder / name, **files[name]) for name in (WEIGHTS, TRAINING))
@@ -60,7 +60,7 @@ def read_checkpoint(folder: Path) -> Snapshot:
 
 
 def pack(tensors: Mapping[str, Tensor]) -> bytes:
-    """Tensors as the bytes of a safetensors file; tied tensors are written once for each name."""
+    """Tensors as the bytes of a safetensors file; tied tensors are written once per name."""
     wrong = [name for name, value in tensors.items() if not isinstance(value, Tensor)]
     if wrong:
         raise expected("a state dict that holds only tensors", got=f"something else under {wrong}")
@@ -69,14 +69,14 @@ def pack(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def read_weights(file: Path) -> dict[str, Tensor]:
-    """The tensors of any safetensors file; one that holdfast wrote has to be as it was written."""
+    """Read the tensors of any safetensors file; a file written by holdfast must match its checksum."""
     try:
         with safetensors.safe_open(file, framework="pt") as opened:
             notes = opened.metadata() or {}
         tensors = safetensors.torch.load_file(file)
     except (safetensors.SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise DataError(f"cannot read {file} as safetensors: {error}.") from None
-    # Either of key and mark is enough to expect a seal, so that one flipped bit cannot take it off.
+    # Either the key or the mark implies a checksum, so that one flipped bit cannot disable the check.
     seals = [(key, text) for key, text in notes.items() if key == _SEAL or text.startswith(_MARK)]
     if seals and seals != [(_SEAL, _MARK + _digest(tensors))]:
         raise DataError(f"{file} is damaged: its tensors do not match their checksum; restore it or train again.")
@@ -84,11 +84,11 @@ def read_weights(file: Path) -> dict[str, Tensor]:
 
 
 def unpack(path: Path, *, size: int, sha256: str) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, if it has the size and checksum with which it was written."""
+    """Read the tensors of a safetensors file after verifying its size and checksum."""
     try:
         found = path.stat().st_size
-        if found != size:  # before reading: a file that grew must not fill the memory
-            raise DataError(f"{path} is damaged: it has {found} bytes, {size} were written.")
+        if found != size:  # checked before reading, so that an oversized file cannot fill memory
+            raise DataError(f"{path} is damaged: it has {found} bytes instead of {size}.")
         data = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}.") from None
@@ -101,7 +101,7 @@ def unpack(path: Path, *, size: int, sha256: str) -> dict[str, Tensor]:
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 over names, types, shapes and values."""
+    """SHA-256 over names, dtypes, shapes and values."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         value = tensors[name]

@@ -1,7 +1,7 @@
-"""The checkpoints of one run: the last two, so that a damaged one has a substitute, and the best.
+"""The checkpoints of one run: the last two, in case one is damaged, and the best.
 
-A checkpoint exists as soon as its folder has its final name, and older ones go only after that. So whenever a
-process dies, a whole checkpoint is there.
+A checkpoint exists once its folder has its final name. Older checkpoints are deleted only after that, so a complete
+checkpoint exists whenever a process dies.
 """
 
 import re
@@ -21,12 +21,12 @@ KEEP: dict[Kind, int] = {"step": 2, "best": 1}
 
 
 class RecoveryWarning(UserWarning):
-    """A damaged checkpoint was passed over for the one before it."""
+    """A damaged checkpoint was skipped, and the previous one was loaded."""
 
 
 @dataclass(frozen=True)
 class CheckpointStore:
-    """Checkpoints in `run_dir/checkpoints`: `step-00000120` and `best-00000080`, the number being the steps done."""
+    """Checkpoints in `run_dir/checkpoints`, named by the steps done: `step-00000120` and `best-00000080`."""
 
     run_dir: Path
 
@@ -35,27 +35,27 @@ class CheckpointStore:
         return self.run_dir / "checkpoints"
 
     def found(self, kind: Kind = "step") -> list[Path]:
-        """Folders of the checkpoints there are, the newest first."""
+        """Folders of the existing checkpoints, newest first."""
         names = re.compile(kind + r"-\d{8,}")
         paths = [path for path in self.folder.glob(kind + "-*") if names.fullmatch(path.name)]
         return sorted(paths, key=_steps, reverse=True)
 
     def clean(self) -> None:
-        """Delete what a killed process left unfinished or did not come to delete; only for the owner of the lock."""
+        """Delete unfinished and outdated checkpoints of a killed process. Only the owner of the lock may call it."""
         for folder in (self.folder, self.run_dir):
             sweep(folder)
         for kind in KEEP:
             self._prune(kind)
 
     def save(self, snapshot: Snapshot, kind: Kind = "step") -> Path:
-        """Write a checkpoint, then drop those it replaces."""
+        """Write a checkpoint, then delete those it replaces."""
         path = self.folder / f"{kind}-{snapshot.step:08d}"
         write_checkpoint(path, snapshot)
         self._prune(kind)
         return path
 
     def load(self) -> Snapshot | None:
-        """The newest checkpoint that is whole, None when the run has none yet; warns when one was passed over."""
+        """The newest intact checkpoint, or None if the run has none yet; warns if a damaged one was skipped."""
         damaged = ""
         for path in self.found("step"):
             try:
@@ -64,11 +64,11 @@ class CheckpointStore:
                 damaged = damaged or str(error)
                 continue
             if damaged:
-                text = f"{damaged} Going on from the checkpoint before it, {path}."
+                text = f"{damaged} Resuming from the previous checkpoint, {path}."
                 warnings.warn(text, RecoveryWarning, stacklevel=2)
             return snapshot
         if damaged:
-            fix = "no other checkpoint is left: delete the run directory to start again"
+            fix = "no other checkpoint is left; delete the run directory to start again"
             raise DataError(f"{damaged.rstrip('.')}; {fix}.")
         return None
 
@@ -77,27 +77,27 @@ class CheckpointStore:
             discard(old)
 
     def forget_after(self, step: int) -> None:
-        """Drop the checkpoints beyond `step`: damaged ones, which the run is about to write again."""
+        """Delete the checkpoints beyond `step`: damaged ones, which the run will write again."""
         for path in self.found("step"):
             if _steps(path) > step:
                 discard(path)
 
     def export(self, *, half: bool = False) -> None:
-        """Put the weights to use, the best if any were kept, else the last, into `run_dir/weights.safetensors`."""
+        """Write the final weights, the best if any were kept, else the last, to `run_dir/weights.safetensors`."""
         chosen = [*self.found("best"), *self.found("step")][0]
         weights = read_checkpoint(chosen).weights
-        if half:  # half the size for publishing; what is measured is what is published
+        if half:  # half the size for publishing; the evaluation loads these published weights
             weights = {name: w.half() if w.is_floating_point() else w for name, w in weights.items()}
         write_file(self.run_dir / WEIGHTS, pack(weights))
 
 
 def load_weights(run_dir: Path | str, which: Literal["best", "last"] | None = None) -> dict[str, Tensor]:
-    """Verified weights of a run, finished or not: the best or the last; by default the best if any were kept."""
+    """Verified weights of a finished or unfinished run: the best or the last; by default the best if any were kept."""
     store = CheckpointStore(Path(run_dir))
     best = store.found("best")
     if which == "best" or (which is None and best):
         if not best:
-            raise DataError(f"{store.folder} holds no best checkpoint; train with keep_best_by or ask for the last.")
+            raise DataError(f"{store.folder} holds no best checkpoint; train with keep_best_by or request the last.")
         return dict(read_checkpoint(best[0]).weights)
     snapshot = store.load()
     if snapshot is None:

@@ -1,8 +1,8 @@
-"""One process or many: who we are, what the others say, and the objective whose gradients are averaged.
+"""Distributed training: rank and world size, collective operations, and averaging of gradients.
 
 Every process holds the whole model and a slice of each global batch. Gradients are averaged in proportion to the
-slices, so that the weights are those of one process with the whole batch, for an objective that is a mean over its
-examples and whose layers look at one example at a time (batch norm sees its slice only).
+slices, so the weights equal those of one process with the whole batch. This requires an objective that is a mean over
+its examples, and layers that process each example independently (batch norm sees its slice only).
 """
 
 import gc
@@ -24,18 +24,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among `world_size`; alone, every method costs nothing."""
+    """This process among `world_size`. A single process does not communicate."""
 
     rank: int = 0
     world_size: int = 1
 
     @property
     def leads(self) -> bool:
-        """Whether this process writes files and talks to the user."""
+        """Whether this process writes files and prints messages (rank 0)."""
         return self.rank == 0
 
     def sum(self, *values: float) -> list[float]:
-        """Each value summed over all processes; all have to call it, and wait for each other."""
+        """Each value summed over all processes. A collective call: all processes must make it, and it blocks."""
         if self.world_size == 1:
             return list(values)
         on = "cuda" if dist.get_backend() == "nccl" else "cpu"
@@ -45,13 +45,13 @@ class Processes:
         return summed
 
     def mean(self, *values: float, share: float) -> list[float]:
-        """Each value averaged over the examples of the global batch, of which this process has `share`, see `take`."""
+        """Each value averaged over the examples of the global batch; `share` is the weight that `take` returns."""
         return [value / self.world_size for value in self.sum(*(v * share if share else 0.0 for v in values))]
 
     def take(self, x: Tensor, y: Tensor, ids: Tensor) -> tuple[Tensor, Tensor, Tensor, float]:
-        """This process's slice of the global batch and its size relative to an even share, the weight of its loss.
+        """This process's slice of the global batch, and the weight of its loss: its size relative to an even share.
 
-        An empty slice becomes one black image of weight 0: the process still has to take part.
+        An empty slice becomes one black image of weight 0, so that the process still takes part in collective calls.
         """
         if self.world_size == 1:
             return x, y, ids, 1.0
@@ -61,7 +61,7 @@ class Processes:
         return x.new_zeros(1, *x.shape[1:]), y.new_zeros(1), ids.new_zeros(1), 0.0
 
     def leading(self, action: Callable[[], T]) -> T | None:
-        """Let the leader alone do something; if it fails, all processes stop instead of waiting for it."""
+        """Run `action` on rank 0 only; if it fails, all processes raise instead of waiting for it."""
         result, error = None, None
         if self.leads:
             try:
@@ -72,11 +72,11 @@ class Processes:
         if error is not None:
             raise error
         if failed:
-            raise HoldfastError("the process with rank 0 could not go on; its message says why.")
+            raise HoldfastError("the process with rank 0 failed; see its error message.")
         return result
 
     def wrap(self, module: nn.Module) -> Callable[..., Any]:
-        """The objective, with gradients averaged over all processes on the way back."""
+        """The objective, with gradients averaged over all processes in the backward pass."""
         if self.world_size == 1:
             return module
         device = next(module.parameters()).device
@@ -84,7 +84,7 @@ class Processes:
 
 
 def current() -> Processes:
-    """The processes of the group under way, just this one if there is none."""
+    """The current process group, or a single process if there is none."""
     if dist.is_available() and dist.is_initialized():
         return Processes(dist.get_rank(), dist.get_world_size())
     return Processes()
@@ -92,7 +92,7 @@ def current() -> Processes:
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[Processes]:
-    """Join the processes that `torchrun` started, for the length of a block; without it there is only this one."""
+    """Join the process group that `torchrun` started, for the duration of a block; without it, a single process."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or current().world_size > 1:
         yield current()
         return
@@ -102,12 +102,12 @@ def joined(device: torch.device) -> Iterator[Processes]:
     try:
         yield current()
     finally:
-        gc.collect()  # a wrapped objective has to go before its process group, or its threads may outlive Python
+        gc.collect()  # free the wrapped objective before its process group, or its threads may outlive Python
         dist.destroy_process_group()
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """The device called `name`; 'auto' is this process's GPU if there is one, else the CPU.
+    """The device called `name`; 'auto' selects this process's GPU if there is one, else the CPU.
 
     >>> pick_device("cpu")
     device(type='cpu')
@@ -117,12 +117,12 @@ def pick_device(name: str = "auto") -> torch.device:
     try:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError) as error:
-        fix = "'auto' takes what is there"
+        fix = "'auto' selects an available device"
         raise expected("a device this machine has", got=f"{name!r} ({str(error).splitlines()[0]})", fix=fix) from None
 
 
 def check_slices(loader: Batches, processes: Processes) -> None:
-    """Refuse a loader that cuts its batches for other processes than there are."""
+    """Raise if the loader slices its batches for another rank or number of processes."""
     wanted = (processes.rank, processes.world_size)
     got = (getattr(loader, "rank", wanted[0]), getattr(loader, "world_size", wanted[1]))
     if got != wanted:

@@ -1,4 +1,4 @@
-"""Checks between the gradient and the step: a bad loss or gradient never reaches the weights."""
+"""Checks before each update, so that an invalid loss or gradient never reaches the weights."""
 
 import math
 from collections import deque
@@ -13,13 +13,13 @@ WINDOW, ENOUGH = 100, 20
 
 
 class DivergedError(HoldfastError):
-    """The loss or its gradient became infinite, NaN or far larger than before."""
+    """The loss or its gradient became infinite or NaN, or the loss became far larger than before."""
 
 
 class LossGuard:
-    """Watches the loss: finite, and at most `factor` times the larger of 1 and the median size of the last 100.
+    """Checks that the loss is finite and at most `factor` times max(1, median of the last 100 absolute losses).
 
-    The first 20 losses only have to be finite. `recent` is all the state there is.
+    The first 20 losses only have to be finite. `recent` is the complete state.
     """
 
     def __init__(self, factor: float, recent: Iterable[float] = ()) -> None:
@@ -29,19 +29,19 @@ class LossGuard:
         self.recent = deque(recent, maxlen=WINDOW)
 
     def complaint(self, total: float, gradient_norm: float) -> str:
-        """What is wrong with this step, or the empty string; a loss that is fine is remembered."""
+        """A description of the problem with this step, or an empty string; a valid loss is added to `recent`."""
         if not math.isfinite(total):
             return f"the loss became {total}"
         if not math.isfinite(gradient_norm):
             return f"the gradient became {gradient_norm}"
         if len(self.recent) >= ENOUGH and abs(total) > self.factor * max(usual := median(self.recent), 1.0):
-            return f"the loss exploded to {total:g} (median size of the steps before: {usual:g})"
+            return f"the loss exploded to {total:g} (median of the previous steps: {usual:g})"
         self.recent.append(abs(total))
         return ""
 
 
 def diverged(complaint: str, *, step: int, parts: Mapping[str, Tensor], last_good: str) -> DivergedError:
-    """The error that names the step, the parts of the loss and where to go back to."""
+    """The error that names the step, the parts of the loss and the last good checkpoint."""
     values = ", ".join(f"{name} = {float(value):g}" for name, value in parts.items())
     return DivergedError(
         f"{complaint} at step {step} ({values}); the weights were not updated; last good checkpoint: {last_good}; "
@@ -55,6 +55,6 @@ def without_gradient(module: nn.Module) -> list[str]:
 
 
 def unreached(names: list[str]) -> HoldfastError:
-    """The error for parameters without a gradient: processes would wait for it, or drift apart."""
+    """The error for parameters without a gradient, for which processes would wait or get different weights."""
     fix = "freeze them with requires_grad_(False), or use them in the objective"
     return expected("a gradient for every trainable parameter", got=f"none for {', '.join(names)}", fix=fix)

@@ -1,4 +1,4 @@
-"""`log.jsonl` while it is written: one line of JSON for each record of a run, in the order of its steps."""
+"""Writer of `log.jsonl`: one JSON line per record of a run, in order of the steps."""
 
 import errno
 import math
@@ -15,12 +15,12 @@ Record = dict[str, Any]
 
 
 def read_log(path: Path) -> list[Record]:
-    """All whole records of a log, none if there is no file; a last line that a crash cut short is left out."""
+    """All complete records of a log, none if there is no file; an incomplete last line, left by a crash, is dropped."""
     return list(training_log.read_log(path).entries)
 
 
 class Logbook:
-    """Appends records to a log; what an earlier run wrote beyond `after` steps is dropped, to be written again."""
+    """Appends records to a log. Earlier records beyond step `after` are dropped, since the run writes them again."""
 
     def __init__(self, path: Path, *, after: int = 0) -> None:
         kept = [log_line(record) for record in read_log(path) if record["step"] <= after]
@@ -29,14 +29,14 @@ class Logbook:
         self._handle = os.open(path, os.O_WRONLY | os.O_APPEND)
 
     def write(self, record: Record) -> None:
-        """Add one line, in one call of the operating system."""
+        """Append one line, in a single system call."""
         line = log_line(record).encode()
         with disk_errors(self._path):
             if os.write(self._handle, line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def sync(self) -> None:
-        """Force all lines to disk, before the checkpoint that relies on them."""
+        """Flush all lines to disk, before the checkpoint that relies on them."""
         with disk_errors(self._path):
             os.fsync(self._handle)
 
@@ -45,5 +45,5 @@ class Logbook:
 
 
 def finite(values: Mapping[str, float]) -> dict[str, float | None]:
-    """Values as JSON can hold them: what is not a finite number becomes null."""
+    """Values that JSON can represent: non-finite numbers become null."""
     return {name: value if math.isfinite(value) else None for name, value in values.items()}

@@ -22,10 +22,10 @@ def fit(
     settings: FitSettings | None = None,
     **options: Any,
 ) -> FitResult:
-    """Descend the objective for `steps` steps in all, on one process or, under `torchrun`, on many.
+    """Minimise the objective for `steps` steps in total, on one process or, under `torchrun`, on several.
 
-    The options are those of `FitSettings`, which explains them: pass them one by one, or as `settings`. `loader` is a
-    `holdfast.data.Loader` or an ordinary `torch.utils.data.DataLoader` of (x, y) or (x, y, id).
+    The options are documented in `FitSettings`; pass them as keyword arguments or as `settings`. `loader` is a
+    `holdfast.data.Loader` or a `torch.utils.data.DataLoader` of (x, y) or (x, y, id).
 
     >>> import holdfast as hf
     >>> model = hf.Classifier(hf.models.build("digits-cnn", seed=0))
@@ -41,7 +41,7 @@ def fit(
 
 
 def _train(run: Session) -> FitResult:
-    """The loop: batch, pace, forward, backward, check, update, record; each step depends on its number alone."""
+    """The loop: batch, schedules, forward, backward, check, update, record. A step depends only on its number."""
     loader, optimizer, settings = run.loader, run.optimizer, run.settings
     lr = float(optimizer.param_groups[0]["lr"])
     for step in range(run.step, settings.steps):
@@ -53,7 +53,7 @@ def _train(run: Session) -> FitResult:
             set_lr(optimizer, lr := settings.schedule(step))
 
         output = run.stepper.forward(step, x, y, keys)
-        run.look_at_clean(output, x, y)  # only where the step is logged
+        run.look_at_clean(output, x, y)  # only if the step is logged
         gradient_norm = run.stepper.backward(output, share)
         run.check(output, share, gradient_norm)  # raises before the weights change
         run.stepper.update(gradient_norm)

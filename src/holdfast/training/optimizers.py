@@ -1,8 +1,8 @@
-"""The two optimisers of the papers as settings; called with a model, they build the `torch.optim.Optimizer`.
+"""The two optimisers of the papers as settings. Calling one with a model builds the `torch.optim.Optimizer`.
 
-Weight decay is the penalty ½ · weight_decay · ‖w‖² on kernels only (parameters with more than one dimension, not
-biases, gains or shifts): weight_decay · w is added to the gradient before the optimiser looks at it, as the public
-code of the papers does.
+Weight decay is the penalty ½ · weight_decay · ‖w‖² on kernels only: parameters with more than one dimension, not biases
+or the scales and shifts of normalisation. weight_decay · w is added to the gradient before the optimiser step, as in
+the papers' public code.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class Adam:
 
 @dataclass(frozen=True, kw_only=True)
 class SGD:
-    """Gradient descent with momentum: v ← momentum · v + g, w ← w - lr · v; Nesterov's look-ahead as an option."""
+    """SGD with momentum: v ← momentum · v + g, w ← w - lr · v; optionally with Nesterov momentum."""
 
     lr: float
     momentum: float = 0.9
@@ -61,7 +61,7 @@ OPTIMIZERS = {"adam": Adam, "sgd": SGD}
 
 
 def decay_kernels(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
-    """Parameter groups for any `torch.optim` class: trainable kernels with the decay, the other parameters without."""
+    """Parameter groups for any `torch.optim` class: trainable kernels with weight decay, other parameters without."""
     trainable = [p for p in model.parameters() if p.requires_grad]
     if not trainable:
         raise expected("a model with trainable parameters", got="none", fix="call requires_grad_(True) on some")
@@ -72,7 +72,7 @@ def decay_kernels(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    """Give every parameter group this learning rate."""
+    """Set the learning rate of every parameter group."""
     for group in optimizer.param_groups:
         group["lr"] = lr
 

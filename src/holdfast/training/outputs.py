@@ -1,4 +1,4 @@
-"""Where records go: the log, TensorBoard and the terminal, in the process that leads; nowhere in the others."""
+"""Outputs of the records: the log, TensorBoard and the terminal. Only rank 0 writes them."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +13,7 @@ LOG = "log.jsonl"
 
 
 class Sink(Protocol):
-    """Takes records; `sync` forces them to disk."""
+    """Receives records; `sync` flushes them to disk."""
 
     def write(self, record: Record) -> None: ...
     def sync(self) -> None: ...
@@ -21,7 +21,7 @@ class Sink(Protocol):
 
 
 class Outputs:
-    """All sinks of a run and its progress line, closed when `stack` is."""
+    """All sinks of a run and its progress line; `stack` closes them."""
 
     def __init__(self, settings: FitSettings, *, step: int, stack: ExitStack) -> None:
         self._sinks = _sinks(settings.folder, step, tensorboard=settings.tensorboard)

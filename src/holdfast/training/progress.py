@@ -1,4 +1,4 @@
-"""The line in the terminal: steps, time left, the parts of the loss; nothing when nobody is watching."""
+"""The progress line in the terminal: steps, remaining time, parts of the loss. Hidden without a terminal."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 class ProgressLine:
-    """A live line on standard error, if that is a terminal and the user wants one."""
+    """A live line on standard error, if that is a terminal and `show` is true."""
 
     def __init__(self, *, steps: int, done: int = 0, show: bool = True, console: Console | None = None) -> None:
         console = console or Console(stderr=True)
@@ -29,7 +29,7 @@ class ProgressLine:
         self._bar.update(self._task, completed=step)
 
     def show(self, values: Mapping[str, float | None]) -> None:
-        """The newest parts: losses as they are, accuracies in per cent."""
+        """Display the latest parts: losses as numbers, accuracies in per cent."""
         self._bar.update(self._task, parts="  ".join(_word(name, value) for name, value in values.items()))
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What the trainer asks of an objective and of a loader: little enough that users bring their own."""
+"""The interfaces that the trainer requires of an objective and a loader, small enough for user implementations."""
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -8,14 +8,14 @@ from torch import Tensor, nn
 from holdfast.errors import expected
 
 Schedule = Callable[[int], float]
-"""Step, counted from 0, to learning rate; a pure function, so that a resumed run needs no state of it."""
+"""Maps a step, counted from 0, to a learning rate; a pure function, so a resumed run restores no state."""
 
 Validate = Callable[[nn.Module], Mapping[str, float]]
-"""Model, in evaluation mode, to named numbers."""
+"""Maps the model, in evaluation mode, to named numbers."""
 
 
 class StepOutput(Protocol):
-    """The scalar to descend, with its graph, and every named part of it, detached."""
+    """The scalar to minimise, with its graph, and its named parts, detached."""
 
     @property
     def total(self) -> Tensor: ...
@@ -24,10 +24,11 @@ class StepOutput(Protocol):
 
 
 class TrainableObjective(Protocol):
-    """A `torch.nn.Module` around the model; a mean over the batch, so that shards average to the whole.
+    """A `torch.nn.Module` around the model.
 
-    The trainer sets `budget`, the factor in [0, 1] on the radius of the attack, before each step. The objective
-    itself adds to `example_passes`, the number of images sent through the network so far.
+    It returns a mean over the batch, so that the mean over slices equals that of the whole batch. The trainer sets
+    `budget`, the factor in [0, 1] on the radius of the attack, before each step. The objective updates
+    `example_passes`, the number of example-passes so far, see `holdfast.engine.passes`.
     """
 
     budget: float
@@ -39,14 +40,14 @@ class TrainableObjective(Protocol):
 
 
 class Batches(Protocol):
-    """Random access to the batch `(x, y, ids)` of a global step; `len` is the number of steps in an epoch."""
+    """Random access to the batch `(x, y, ids)` of a global step; `len` is the number of steps per epoch."""
 
     def __len__(self) -> int: ...
     def batch(self, step: int) -> tuple[Tensor, Tensor, Tensor]: ...
 
 
 def as_module(objective: TrainableObjective) -> nn.Module:
-    """The objective as the module it has to be, for its parameters, buffers and modes."""
+    """The objective as an `nn.Module`, for its parameters, buffers and modes; raises if it is not one."""
     if not isinstance(objective, nn.Module):
         fix = "subclass it and set .model, .budget and .example_passes in __init__"
         raise expected("an objective that is a torch.nn.Module", got=type(objective).__name__, fix=fix)

@@ -1,4 +1,4 @@
-"""Learning rates and the attack budget as pure functions of the step, counted from 0."""
+"""Schedules of the learning rate and the attack budget, as pure functions of the step, counted from 0."""
 
 import math
 from bisect import bisect_right
@@ -9,7 +9,7 @@ from holdfast.errors import expected
 
 @dataclass(frozen=True, kw_only=True)
 class Constant:
-    """The same learning rate at every step."""
+    """A constant learning rate."""
 
     lr: float
 
@@ -22,9 +22,9 @@ class Constant:
 
 @dataclass(frozen=True, kw_only=True)
 class Piecewise:
-    """`values[i]` until `boundaries[i]`, the first step with the next value.
+    """`values[i]` before step `boundaries[i]`, which is the first step with the next value.
 
-    The Flower schedule of the paper: 1e-4 in the first 1,500 steps, 1e-3 until step 70,000, 1e-4 after.
+    The example is the Flower schedule of the paper: 1e-4 in the first 1,500 steps, 1e-3 until step 70,000, then 1e-4.
 
     >>> flower = Piecewise(boundaries=(1500, 70000), values=(1e-4, 1e-3, 1e-4))
     >>> [flower(step) for step in (0, 1499, 1500, 69999, 70000)]
@@ -38,9 +38,9 @@ class Piecewise:
         _check_rates(*self.values)
         if len(self.values) != len(self.boundaries) + 1:
             got = f"{len(self.values)} values for {len(self.boundaries)} boundaries"
-            raise expected("one value more than boundaries", got=got)
+            raise expected("one more value than boundaries", got=got)
         if any(b <= a for a, b in zip((0, *self.boundaries), self.boundaries, strict=False)):
-            raise expected("boundaries that are positive and increase", got=self.boundaries)
+            raise expected("positive, increasing boundaries", got=self.boundaries)
 
     def __call__(self, step: int) -> float:
         return self.values[bisect_right(self.boundaries, step)]
@@ -48,7 +48,7 @@ class Piecewise:
 
 @dataclass(frozen=True, kw_only=True)
 class Cosine:
-    """Half a cosine wave from `lr` down to `floor` over `steps` (Loshchilov and Hutter 2017, without restarts)."""
+    """Half a cosine wave from `lr` to `floor` over `steps` steps (Loshchilov and Hutter 2017, without restarts)."""
 
     lr: float
     steps: int
@@ -64,9 +64,9 @@ class Cosine:
 
 @dataclass(frozen=True, kw_only=True)
 class OneCycle:
-    """Up to `lr` over the share `rise` of all steps and down again, both as half cosine waves (Smith and Topin 2018).
+    """Rise to `lr` over the fraction `rise` of all steps, then fall, both as half cosine waves (Smith and Topin 2018).
 
-    It starts at lr / `start_divisor` and ends at the start over `end_divisor`.
+    The schedule starts at `lr / start_divisor` and ends at that value divided by `end_divisor`.
     """
 
     lr: float
@@ -79,7 +79,7 @@ class OneCycle:
         _check_rates(self.lr)
         _check_steps(self.steps)
         if not 0 <= self.rise <= 1:
-            raise expected("rise, a share of the steps, in [0, 1]", got=self.rise)
+            raise expected("rise in [0, 1], a fraction of the steps", got=self.rise)
         if min(self.start_divisor, self.end_divisor) < 1:
             raise expected("divisors >= 1", got=(self.start_divisor, self.end_divisor))
 
@@ -94,7 +94,7 @@ SCHEDULES = {"constant": Constant, "piecewise": Piecewise, "cosine": Cosine, "on
 
 
 def budget_at(step: int, warm_up_steps: int) -> float:
-    """Factor on the attack radius: 0 at step 0, growing linearly to 1 at `warm_up_steps`, 1 from then on.
+    """Factor on the attack radius: 0 at step 0, linear growth to 1 at `warm_up_steps`, then 1.
 
     >>> [budget_at(step, 4) for step in (0, 1, 4, 9)]
     [0.0, 0.25, 1.0, 1.0]

@@ -1,4 +1,4 @@
-"""Everything around the steps of a run: its directory, records, checkpoints, and the ways it ends."""
+"""A training run around its steps: run directory, records, checkpoints, and the end of the run."""
 
 import time
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from holdfast.training.step import Stepper
 def session(
     objective: TrainableObjective, loader: Batches, optimizer: torch.optim.Optimizer, settings: FitSettings
 ) -> Iterator["Session"]:
-    """Open a run, new or resumed; however the block ends, files are closed and the caller's state is given back."""
+    """Open a new or resumed run. At the end of the block, files are closed and the caller's state is restored."""
     with ExitStack() as stack:
         run = Session(objective, loader, optimizer, settings)
         run.open(stack)
@@ -35,7 +35,7 @@ def session(
 
 
 class Session:
-    """A run under way: `step` steps are done, and all that has to survive a crash is here."""
+    """A run in progress after `step` steps, with all state that must survive a crash."""
 
     def __init__(
         self, objective: TrainableObjective, loader: Batches, optimizer: torch.optim.Optimizer, settings: FitSettings
@@ -57,7 +57,7 @@ class Session:
         return time.monotonic() - self.began
 
     def open(self, stack: ExitStack) -> None:
-        """Take the directory, put back the last checkpoint, and start to listen for signals."""
+        """Lock the run directory, restore the last checkpoint, and install the signal handlers."""
         check_slices(self.loader, self.processes)
         self.processes.leading(lambda: self._claim(stack))
         snapshot = self.store.load() if self.store and self.settings.resume else None
@@ -66,7 +66,7 @@ class Session:
             self._restore(snapshot)
         self.processes.leading(lambda: self._begin(stack))
         stack.enter_context(self.stepper.own_randomness())
-        stack.enter_context(evaluating(self.module))  # gives every mode back at the end
+        stack.enter_context(evaluating(self.module))  # restores the training modes at the end
         self.module.train()
         stack.callback(setattr, self.objective, "budget", self.objective.budget)
         self.stop = stack.enter_context(StopRequest(say=self.processes.leads))
@@ -74,7 +74,7 @@ class Session:
             self.save()
 
     def check(self, output: StepOutput, share: float, gradient_norm: torch.Tensor) -> None:
-        """Stop before the weights change if loss or gradient are bad; hear if any process wants to stop or save."""
+        """Raise before the update if loss or gradient is invalid; collect stop and save requests of all processes."""
         limit, leads = self.settings.checkpoint_seconds, self.processes.leads
         late = limit is not None and leads and time.monotonic() - self.saved_at >= limit
         mine = float(output.total.detach()) * share if share else 0.0
@@ -85,7 +85,7 @@ class Session:
             raise diverged(complaint, step=self.step + 1, parts=output.parts, last_good=self._last_good())
 
     def look_at_clean(self, output: StepOutput, x: torch.Tensor, y: torch.Tensor) -> None:
-        """Measure the accuracy on the clean batch for a step that will be logged, unless the objective did."""
+        """Measure the accuracy on the clean batch if the step will be logged and the objective did not measure it."""
         self._extra = {}
         if "accuracy_clean" in output.parts or not self._is_logged(self.step + 1):
             return
@@ -98,7 +98,7 @@ class Session:
         return any(self.settings.due(every, step) for every in (self.settings.validate_every, self.settings.log_every))
 
     def record(self, output: StepOutput, share: float, *, lr: float, budget: float) -> None:
-        """Count the step as done; log it, validate and keep the best when it is time to."""
+        """Count the step as done; log it, validate and keep the best when due."""
         self.step += 1
         if self.outputs:
             self.outputs.advance(self.step)
@@ -117,14 +117,14 @@ class Session:
             self.outputs.write(line | ({"validation": finite(validation)} if validating else {}))
 
     def finish_step(self) -> None:
-        """Save when it is time to, and end the run if a signal asked for it."""
+        """Save a checkpoint when due, and end the run if a signal requested it."""
         if self.save_now or self.stopping or self.settings.due(self.settings.checkpoint_every, self.step):
             self.save()
         if self.stopping and self.step < self.settings.steps:
             raise self._interrupted()
 
     def finish(self) -> FitResult:
-        """The last checkpoint, the weights under their own name, and the result."""
+        """Write the last checkpoint and `weights.safetensors`, and return the result."""
         self.module.zero_grad(set_to_none=True)
         self.save()
         if self.store:
@@ -139,7 +139,7 @@ class Session:
         )
 
     def save(self, kind: Kind = "step") -> None:
-        """Write a checkpoint of this moment, unless there is one already."""
+        """Write a checkpoint of the current step, unless it exists already."""
         store = self.store
         if store is None or (kind == "step" and self.saved_step == self.step):
             return
@@ -149,7 +149,7 @@ class Session:
             self.saved_step, self.saved_at = self.step, time.monotonic()
 
     def _claim(self, stack: ExitStack) -> None:
-        """Take the run directory, and refuse to write over a run that is already in it."""
+        """Lock the run directory; raises if it already holds a run that is not resumed."""
         if self.store is None:
             return
         stack.enter_context(locked(self.store.run_dir))
@@ -157,11 +157,11 @@ class Session:
         if self.store.found() and not self.settings.resume:
             got = f"{self.store.run_dir}, which holds a run"
             raise InputError(
-                f"expected a new run directory, got {got}; resume it with resume=True or name another directory."
+                f"expected a new run directory, got {got}; resume it with resume=True or pass another directory."
             )
 
     def _begin(self, stack: ExitStack) -> None:
-        """Open the outputs, with what a killed run wrote beyond this step cut off."""
+        """Open the outputs, and drop what a killed run wrote beyond this step."""
         if self.store:
             self.store.forget_after(self.step)
         self.outputs = Outputs(self.settings, step=self.step, stack=stack)
@@ -169,8 +169,8 @@ class Session:
     def _restore(self, snapshot: Snapshot) -> None:
         notes = snapshot.notes
         if snapshot.step > self.settings.steps:
-            fix = "steps counts those of all sittings"
-            raise expected(f"steps >= {snapshot.step}, which are done", got=self.settings.steps, fix=fix)
+            fix = "steps is the total, including the steps before the resume"
+            raise expected(f"steps >= {snapshot.step}, the steps already done", got=self.settings.steps, fix=fix)
         state.check_same(notes["same"], self._same())
         state.restore(snapshot, self.module, self.optimizer)
         self.stepper.scaler.load_state_dict(notes["scaler"])
@@ -181,7 +181,7 @@ class Session:
         self.began = time.monotonic() - notes["seconds"]
 
     def _notes(self) -> dict[str, Any]:
-        """All but the tensors, as plain values."""
+        """The state without tensors, as plain values."""
         return {
             "seconds": self.seconds,
             "example_passes": self._example_passes(),
@@ -193,7 +193,7 @@ class Session:
         }
 
     def _same(self) -> dict[str, Any]:
-        """What has to be the same for a resumed run to end where the uninterrupted one would."""
+        """The settings that must be the same for a resumed run to match the uninterrupted one."""
         optimizer = state.settings_of(self.optimizer, scheduled=self.settings.schedule is not None)
         return {
             "seed": self.settings.seed,
@@ -239,5 +239,5 @@ class Session:
         name = self.stop.asked or "a signal to another process"
         saved = f"everything is saved in {self.store.run_dir}" if self.store else "nothing is saved without a run_dir"
         how = self.settings.resume_command or "the same call with resume=True"
-        go_on = f"; go on with: {how}" if self.store else "."
+        go_on = f"; resume with: {how}" if self.store else "."
         return Interrupted(f"stopped by {name} after step {self.step}; {saved}{go_on}", step=self.step, signal=name)

@@ -1,4 +1,4 @@
-"""What one run of the trainer was asked for, and what came out."""
+"""The settings of a training run, and its result."""
 
 import math
 from collections.abc import Mapping
@@ -13,16 +13,18 @@ from holdfast.training.protocols import Schedule, Validate
 class FitSettings:
     """How `fit` trains, what it writes, and when.
 
-    `schedule` sets the learning rate, which else stays the optimiser's own. The attack budget grows from 0 over the
-    share `warm_up` of the steps. A loss `explosion` times its median, or not finite, stops the run before the weights
-    change.
+    `schedule` sets the learning rate; without one, the optimiser's own rate is used. The attack budget grows from 0 to
+    its full size over the fraction `warm_up` of the steps. A loss that is not finite, or more than `explosion` times
+    its median, stops the run before the weights change.
 
-    With a `run_dir` the run is logged to `log.jsonl` and saved as checkpoints: every `checkpoint_every` steps, after
+    With a `run_dir`, the run is logged to `log.jsonl` and saved as checkpoints: every `checkpoint_every` steps, after
     `checkpoint_seconds` without one, at the end, and on Ctrl-C or SIGTERM, which raise `Interrupted`. `resume=True`
-    goes on from the last of them, or from the start when there is none, and ends bit for bit where an uninterrupted
-    run would (on a CPU). `validate(model)` is called every `validate_every` steps; the weights with the largest value
-    called `keep_best_by`, or the smallest with a minus before the name, are kept besides the last. The weights to use
-    end up in `run_dir/weights.safetensors`, with `half_weights` as 16-bit numbers.
+    continues from the last checkpoint, or starts from the beginning if there is none. On a CPU, the result of a resumed
+    run equals that of an uninterrupted run bit for bit.
+
+    `validate(model)` is called every `validate_every` steps. `keep_best_by` names a value; the weights with the largest
+    value are kept besides the last ones (with a minus before the name: the smallest value). The final weights are
+    written to `run_dir/weights.safetensors`, with `half_weights` as 16-bit numbers.
     """
 
     steps: int
@@ -51,13 +53,13 @@ class FitSettings:
             if value is not None and not value > 0:
                 raise expected(f"{name} > 0", got=value)
         if not 0 <= self.warm_up <= 1:
-            raise expected("warm_up, a share of the steps, in [0, 1]", got=self.warm_up)
+            raise expected("warm_up in [0, 1], a fraction of the steps", got=self.warm_up)
         if (self.validate is None) != (self.validate_every is None):
             raise expected("validate and validate_every together", got="only one of them")
         wishes = {"resume": self.resume, "keep_best_by": self.keep_best_by, "tensorboard": self.tensorboard}
         wish = next((name for name, value in wishes.items() if value), None)
         if self.run_dir is None and wish:
-            raise expected(f"a run_dir with {wish}", got=None, fix="name a directory for the files of the run")
+            raise expected(f"a run_dir with {wish}", got=None, fix="pass a directory for the files of the run")
 
     @property
     def folder(self) -> Path | None:
@@ -70,13 +72,13 @@ class FitSettings:
         return round(self.warm_up * self.steps)
 
     def due(self, every: int | None, step: int) -> bool:
-        """Whether something that happens `every` so many steps, and at the end, happens after `step` steps."""
+        """Whether an action that runs every `every` steps and at the end is due after `step` steps."""
         return every is not None and (step % every == 0 or step == self.steps)
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best value seen, of what, and after how many steps."""
+    """The best value so far, its name, and the number of steps after which it was reached."""
 
     step: int
     name: str
@@ -85,7 +87,7 @@ class Best:
 
 @dataclass(frozen=True, kw_only=True)
 class FitResult:
-    """A finished run: steps done, seconds of training over all its sittings, the last parts, the best, the cost."""
+    """A finished run: steps, seconds of training (including earlier, resumed parts), last loss parts, best, cost."""
 
     step: int
     seconds: float
@@ -95,14 +97,14 @@ class FitResult:
 
 
 def is_better(name: str, value: float, best: Best | None) -> bool:
-    """Larger is better; with a minus before the name, smaller is. What is not finite never is."""
+    """Whether `value` is larger than the best (smaller, with a minus before the name). Never for non-finite values."""
     sign = -1.0 if name.startswith("-") else 1.0
     return math.isfinite(value) and (best is None or sign * value > sign * best.value)
 
 
 def pick(name: str, values: Mapping[str, float]) -> float:
-    """The value called `name`, whatever its sign, or an error that lists what there is."""
+    """The value called `name`, without a leading minus; raises an error that lists the available names."""
     key = name.removeprefix("-")
     if key not in values:
-        raise expected(f"keep_best_by to name one of {', '.join(sorted(values))}", got=repr(key))
+        raise expected(f"keep_best_by to be one of {', '.join(sorted(values))}", got=repr(key))
     return float(values[key])

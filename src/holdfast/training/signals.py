@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request that the training loop answers between two steps."""
+"""Ctrl-C and SIGTERM as requests that the training loop handles between two steps."""
 
 import os
 import signal
@@ -11,11 +11,11 @@ from holdfast.errors import HoldfastError
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class Interrupted(HoldfastError):  # noqa: N818 - nothing went wrong
-    """A run that was asked to stop and did; `step` steps are done and `signal` says who asked."""
+class Interrupted(HoldfastError):  # noqa: N818 - not an error
+    """A run stopped on request, after `step` steps; `signal` is the name of the signal."""
 
     def __init__(self, message: str, step: int = 0, signal: str = "") -> None:
-        super().__init__(message, step, signal)  # all of it, so that it survives the way out of a worker process
+        super().__init__(message, step, signal)  # all arguments, so that pickling to another process keeps them
         self.step, self.signal = step, signal
 
     def __str__(self) -> str:
@@ -23,9 +23,9 @@ class Interrupted(HoldfastError):  # noqa: N818 - nothing went wrong
 
 
 class StopRequest:
-    """Inside the block a signal only leaves its name in `asked`; the handlers from before are restored after it.
+    """Inside the block, a signal only sets `asked` to its name; the previous handlers are restored afterwards.
 
-    Outside the main thread, where Python takes no handlers, signals keep their meaning.
+    Outside the main thread, where Python does not allow handlers, signals keep their previous handlers.
     """
 
     def __init__(self, *, say: bool = True) -> None:
@@ -44,5 +44,5 @@ class StopRequest:
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if not self.asked and self._say:
-            os.write(2, b"\nholdfast: finishing this step, then saving\n")  # print is not safe in a handler
+            os.write(2, b"\nholdfast: finishing this step, then saving\n")  # print is not safe in a signal handler
         self.asked = self.asked or signal.Signals(number).name

@@ -1,4 +1,4 @@
-"""What a run is made of, as tensors and plain values: captured for a checkpoint, put back on resume."""
+"""The state of a run as tensors and plain values: captured for a checkpoint, restored on resume."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ Plain = bool | int | float | str | None
 
 
 def capture(module: nn.Module, optimizer: torch.optim.Optimizer, step: int, notes: Mapping[str, Any]) -> Snapshot:
-    """The objective and the optimiser after `step` steps; `notes` is whatever else has to be remembered."""
+    """The state of objective and optimiser after `step` steps; `notes` is any other state to save."""
     state = module.state_dict()
     weights = {name.removeprefix(MODEL): value for name, value in state.items() if name.startswith(MODEL)}
     rest = {OBJECTIVE + name: value for name, value in state.items() if not name.startswith(MODEL)}
@@ -25,13 +25,13 @@ def capture(module: nn.Module, optimizer: torch.optim.Optimizer, step: int, note
 
 
 def restore(snapshot: Snapshot, module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Put a snapshot back, bit for bit; refuses one of another network or optimiser."""
+    """Restore a snapshot bit for bit; raises if it belongs to another network or objective."""
     state = {MODEL + name: value for name, value in snapshot.weights.items()}
     state |= _under(OBJECTIVE, snapshot.training)
     try:
         module.load_state_dict(state)
     except RuntimeError as error:
-        raise DataError(f"the checkpoint is of another network or objective: {error}") from None
+        raise DataError(f"the checkpoint belongs to another network or objective: {error}") from None
     values = {**_under(OPTIMIZER, snapshot.training), **snapshot.notes["optimizer_values"]}
     entries: dict[int, dict[str, Any]] = {}
     for name, value in values.items():
@@ -41,7 +41,7 @@ def restore(snapshot: Snapshot, module: nn.Module, optimizer: torch.optim.Optimi
 
 
 def settings_of(optimizer: torch.optim.Optimizer, *, scheduled: bool) -> dict[str, Any]:
-    """Class and settings of an optimiser as plain values; the learning rate only if no schedule sets it."""
+    """Class and settings of an optimiser as plain values; without the learning rate if a schedule sets it."""
     left_out = {"params", "initial_lr"} | ({"lr"} if scheduled else set())
     settings: dict[str, Any] = {"class": type(optimizer).__name__}
     for index, group in enumerate(optimizer.param_groups):
@@ -50,10 +50,10 @@ def settings_of(optimizer: torch.optim.Optimizer, *, scheduled: bool) -> dict[st
 
 
 def check_same(saved: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to go on with a run under settings that would have led elsewhere; new names are no difference."""
+    """Raise if a setting differs from the checkpoint; settings that the checkpoint does not have are ignored."""
     for name in sorted(saved.keys() & now.keys()):
         if saved[name] != now[name]:
-            fix = "resume with the settings the run was started with, or start a new run in another directory"
+            fix = "resume with the original settings, or start a new run in another directory"
             raise expected(f"{name} = {saved[name]}, as in the checkpoint", got=now[name], fix=fix)
 
 
@@ -73,7 +73,7 @@ def _optimizer_state(optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor
 
 
 def _plain(value: Any) -> Any:
-    """As it comes back from JSON."""
+    """The value in the form in which JSON returns it."""
     if isinstance(value, Tensor):
         return value.tolist()
     return list(value) if isinstance(value, tuple) else value

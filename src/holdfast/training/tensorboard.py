@@ -1,4 +1,4 @@
-"""The records of a run in TensorBoard, for those who have installed it."""
+"""Writes the records of a run for TensorBoard, which must be installed."""
 
 import warnings
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ class Board:
     def __init__(self, run_dir: Path, *, after: int = 0) -> None:
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about TensorBoard's own imports; nobody here can act on them
+                warnings.simplefilter("ignore")  # warnings from TensorBoard's own imports, which users cannot fix
                 from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise InputError(
-                "expected TensorBoard, got no such package; pip install 'holdfast[tensorboard]'."
+                "expected TensorBoard to be installed, got no such package; run pip install 'holdfast[tensorboard]'."
             ) from None
         self._writer = SummaryWriter(str(run_dir / "tensorboard"), purge_step=after + 1)
 

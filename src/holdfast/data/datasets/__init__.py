@@ -1,1 +1,1 @@
-"""One file per dataset, and the two kinds of data a user brings."""
+"""One file per named dataset, and loaders for user data (image folders and `.npz` files)."""

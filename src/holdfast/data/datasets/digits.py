@@ -1,7 +1,7 @@
-"""`digits`: 1,797 handwritten digits of 8x8 pixels that scikit-learn carries (UCI optical digits, test part).
+"""`digits`: 1,797 handwritten digits of 8x8 pixels that ship with scikit-learn (UCI optical digits, test part).
 
-The split, 1,437 to train and 360 to test, is the published list `splits/digits.json`: the stratified subset of 360 with
-seed 0 of `holdfast.data.subsets`.
+The split (1,437 training and 360 test images) is the published list `splits/digits.json`: the stratified subset of 360
+images that `holdfast.data.subsets` draws with seed 0.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from holdfast.data.spec import DatasetSpec
 
 
 def whole() -> Arrays:
-    """All images; grey levels 0..16 become 0..255 by v * 255 / 16, rounded."""
+    """All images, with grey levels v in 0..16 mapped to round(v * 255 / 16)."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
@@ -21,7 +21,7 @@ def whole() -> Arrays:
 
 
 def read(split: str) -> Arrays:
-    """One split."""
+    """Decode one split."""
     arrays = whole()
     return arrays.take(split_indices("digits", split, len(arrays.y)))
 
@@ -36,6 +36,6 @@ SPEC = DatasetSpec(
         "test": "ff0ec759ecdc6bccce0787204111acc772d082c20cd836ec74171419b778a838",
     },
     sources=(Embedded(name="scikit-learn", read=read),),
-    by_hand="install scikit-learn, which carries the images.",
+    by_hand="install scikit-learn, which ships the images.",
     cached=False,
 )

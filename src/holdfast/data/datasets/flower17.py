@@ -1,8 +1,9 @@
-"""`flower17`: Oxford 17 category flower dataset, 80 photographs a class, resized whole to 128x128 by Pillow's BILINEAR.
+"""`flower17`: Oxford 17 category flower dataset, 80 photographs per class.
 
-The split, 72 to train and 8 to test in each class, is our own published list `splits/flower17.json`: the stratified
-subset of 136 with seed 0 of `holdfast.data.subsets`. (The released code of the papers splits 72/8 too, but in the order
-in which the file system happens to list the files.)
+Each photograph is resized as a whole, without cropping, to 128x128 by Pillow's BILINEAR. The split (72 training and 8
+test images per class) is our own published list `splits/flower17.json`: the stratified subset of 136 images that
+`holdfast.data.subsets` draws with seed 0. (The papers' released code also splits 72/8, but in the order in which the
+file system lists the files.)
 
 M-E. Nilsback, A. Zisserman: A visual vocabulary for flower classification, CVPR 2006.
 """
@@ -44,7 +45,7 @@ _ARCHIVE = "17flowers.tgz"
 
 
 def decode(reader: Reader, split: str) -> Arrays:
-    """One split from `jpg/image_0001.jpg` to `jpg/image_1360.jpg`; the class is (number - 1) // 80."""
+    """Decode one split from `jpg/image_0001.jpg` to `jpg/image_1360.jpg`; the class is (number - 1) // 80."""
     chosen = split_indices("flower17", split, _TOTAL)
     x = np.empty((len(chosen), *SIZE, 3), np.uint8)
     for row, index in enumerate(chosen):
@@ -54,10 +55,10 @@ def decode(reader: Reader, split: str) -> Arrays:
 
 
 def decode_npz(npz: Npz, split: str) -> Arrays:
-    """One split from decoded arrays `x` and `y` of all images in official order."""
+    """Read one split from decoded arrays `x` and `y` of all images in official order."""
     arrays = make_arrays(npz.read("x"), npz.read("y"))
     if not np.array_equal(arrays.y, np.arange(_TOTAL) // PER_CLASS):
-        raise DataError(f"expected {PER_CLASS} images a class in official order, found other labels.")
+        raise DataError(f"expected {PER_CLASS} images per class in official order, found other labels.")
     return arrays.take(split_indices("flower17", split, _TOTAL))
 
 

@@ -1,7 +1,7 @@
 """`gtsrb`: German Traffic Sign Recognition Benchmark, 43 classes, final training set and final test set.
 
-Each image is cropped to its annotated region (both corner pixels belong to it) and resized to 32x32 by Pillow's
-BILINEAR. Training images are ordered by class, track and frame, test images as published.
+Each image is cropped to its annotated region (both corner pixels included) and resized to 32x32 by Pillow's BILINEAR.
+Training images are ordered by class, track and frame; test images are in the published order.
 
 J. Stallkamp, M. Schlipsing, J. Salmen, C. Igel: Man vs. computer, Neural Networks 32, 2012.
 """
@@ -21,7 +21,7 @@ from holdfast.errors import DataError
 from holdfast.storage.npz import Npz
 
 SIZE = (32, 32)
-# The archive's own folder first, then the one torchvision unpacks (an earlier, smaller set, which the count refuses).
+# The archive's own folder first, then torchvision's (an earlier, smaller set, which fails the count check).
 _TRAIN_FOLDERS = ("GTSRB/Final_Training/Images", "GTSRB/Training")
 _TEST_FOLDER = "GTSRB/Final_Test/Images"
 _TEST_TABLE = "GT-final_test.csv"
@@ -82,7 +82,7 @@ _MAX_ROWS = 100_000
 
 
 def decode(reader: Reader, split: str) -> Arrays:
-    """One split from the official files: PPM images and tables with semicolons."""
+    """Decode one split from the official files: PPM images and semicolon-separated tables."""
     rows = _train_rows(reader) if split == "train" else _test_rows(reader)
     x = np.empty((len(rows), *SIZE, 3), np.uint8)
     for index, (path, row) in enumerate(rows):
@@ -91,7 +91,7 @@ def decode(reader: Reader, split: str) -> Arrays:
 
 
 def _train_rows(reader: Reader) -> list[tuple[str, Row]]:
-    """Class by class; names are track_frame, so their order is that of tracks and frames."""
+    """Rows class by class. Files are named track_frame, so sorting by name sorts by track and frame."""
     base = _train_folder(reader)
     rows = []
     for label in range(len(CLASS_NAMES)):
@@ -122,16 +122,16 @@ def _table(reader: Reader, table: str, folder: str) -> list[tuple[str, Row]]:
     try:
         rows = list(itertools.islice(csv.DictReader(io.StringIO(text), delimiter=";"), _MAX_ROWS + 1))
     except csv.Error as error:
-        raise DataError(f"cannot read {table}: {error}; the file is damaged, fetch it again.") from error
+        raise DataError(f"cannot read {table}: {error}; the file is damaged, download it again.") from error
     if not rows or not all(row.get("Filename") for row in rows):
-        raise DataError(f"expected a table with a column Filename and ';' between columns in {table}.")
+        raise DataError(f"expected a semicolon-separated table with a column Filename in {table}.")
     if len(rows) > _MAX_ROWS:
-        raise DataError(f"expected at most {_MAX_ROWS} rows in {table}, found more; it is not the dataset's table.")
+        raise DataError(f"expected at most {_MAX_ROWS} rows in {table}, found more; this is not the dataset's table.")
     return sorted(((f"{folder}/{row['Filename']}", row) for row in rows), key=lambda found: found[0])
 
 
 def _region(path: str, row: Row) -> tuple[int, int, int, int]:
-    """Left, upper, right, lower as Pillow counts: the far corner pixel is inside, so one more."""
+    """Crop box (left, upper, right, lower) for Pillow, which excludes the far corner; the table includes it."""
     left, upper, right, lower = (_number(path, row, f"Roi.{corner}") for corner in ("X1", "Y1", "X2", "Y2"))
     return left, upper, right + 1, lower + 1
 
@@ -140,11 +140,11 @@ def _number(path: str, row: Row, column: str) -> int:
     value = row.get(column)
     if value is None or not value.strip().isdigit() or len(value) > 9:
         raise DataError(f"expected a number in column {column} for {path}, found {value!r}.")
-    return int(value.strip())  # which strips more than int does
+    return int(value.strip())  # str.strip removes more kinds of whitespace than int does
 
 
 def decode_npz(npz: Npz, split: str) -> Arrays:
-    """One split from decoded arrays `x_train, y_train, x_test, y_test`."""
+    """Read one split from decoded arrays `x_train, y_train, x_test, y_test`."""
     return make_arrays(npz.read(f"x_{split}"), npz.read(f"y_{split}"))
 
 
@@ -167,6 +167,6 @@ SPEC = DatasetSpec(
             decode=decode,
         ),
     ),
-    by_hand=f"put {', '.join(_ARCHIVES['train'] + _ARCHIVES['test'])} into FOLDER (torchvision's own download has an "
-    "earlier training set of 26,640 images, which will not do), or gtsrb-32.npz with x_train, y_train, x_test, y_test.",
+    by_hand=f"put {', '.join(_ARCHIVES['train'] + _ARCHIVES['test'])} into FOLDER (torchvision downloads "
+    "another, earlier training set of 26,640 images), or gtsrb-32.npz with x_train, y_train, x_test, y_test.",
 )

@@ -1,7 +1,7 @@
 """`mnist` and `fashion-mnist`: 60,000 + 10,000 grey images of 28x28 in the IDX format.
 
-The released code of the papers reads them through TensorFlow 1, which sets the first 5,000 training images aside for
-validation; `train=55000` gives the training set that it leaves.
+The papers' released code reads them through TensorFlow 1, which holds out the first 5,000 training images for
+validation. `train=55000` selects the remaining training images.
 """
 
 from holdfast.data.dataset import Dataset
@@ -18,18 +18,18 @@ _UNPACKED = {split: (*names, f"{_PREFIXES[split]}-images-idx3-ubyte") for split,
 
 
 def decode(reader: Reader, split: str) -> Arrays:
-    """Images and labels of one split from its two IDX files."""
+    """Decode images and labels of one split from its two IDX files."""
     prefix = _PREFIXES[split]
     images = read_idx(reader(f"{prefix}-images-idx3-ubyte"), dims=3)
     return make_arrays(images, read_idx(reader(f"{prefix}-labels-idx1-ubyte"), dims=1), layout="NHW")
 
 
 def last_images(dataset: Dataset, *, train: int | None = None) -> Dataset:
-    """Keep the last `train` images of the training split, with their ids; the test split stays whole."""
+    """Keep the last `train` images of the training split, with their ids; the test split is unchanged."""
     if train is None or dataset.split != "train":
         return dataset
     if not 1 <= train <= len(dataset):
-        raise expected(f"train from 1 to {len(dataset)}", got=train, fix="the released code has train=55000")
+        raise expected(f"train from 1 to {len(dataset)}", got=train, fix="the released code uses train=55000")
     return dataset.subset(range(len(dataset) - train, len(dataset)))
 
 

@@ -1,4 +1,4 @@
-"""The user's own data as a folder of class folders of images, with or without `train` and `test` above them."""
+"""User data: a folder with one folder of images per class, with or without `train` and `test` above them."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ def load_folder(
     holdout_seed: int = 0,
     unlabelled: bool = False,
 ) -> Dataset:
-    """One split: classes are the sorted folder names, images are in the order of their sorted paths.
+    """Load one split. Classes are the sorted folder names; images are sorted by path.
 
-    `size` (height and width, or one number for both) resizes; without it all images must have one size. Without `train`
-    and `test` folders, `holdout` (fraction or count) sets the test part aside; split "all" takes all. `unlabelled`
-    takes images wherever they lie, as one class, for those who only want to show them to a network.
+    `size` (height and width, or one number for both) resizes the images; without it they must all have the same size.
+    Without `train` and `test` folders, `holdout` (fraction or count) holds out the test part; split "all" takes all
+    images. `unlabelled` loads every image below the folder as a single class, for use without labels.
     """
     if unlabelled:
         return _as_one_class(path, split, _pair(size))
@@ -69,7 +69,7 @@ def _check_split(split: str, divided: bool, holdout: float | int | None) -> None
         raise expected(
             "folders train and test, or a holdout",
             got="a folder of class folders",
-            fix="pass holdout=0.2 to set a fifth aside for testing, or split='all' to take everything",
+            fix="pass holdout=0.2 to hold out a fifth for testing, or split='all' to use everything",
         )
 
 
@@ -77,7 +77,7 @@ def _class_names(folders: list[Path]) -> tuple[str, ...]:
     found = {entry.name for folder in folders for entry in folder.iterdir() if entry.is_dir()}
     names = tuple(sorted(name for name in found if not name.startswith(".")))
     if not names:
-        raise DataError(f"expected a folder for each class in {folders[0]}, found none; see the docs of load.")
+        raise DataError(f"expected a folder for each class in {folders[0]}, found none; see the documentation of load.")
     return names
 
 
@@ -88,7 +88,7 @@ def _list(folder: Path, class_names: tuple[str, ...]) -> _Listing:
     for label, name in enumerate(class_names):
         files = [file for file in (folder / name).rglob("*") if file.is_file()]
         images = [file for file in files if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")]
-        # By posix path, so that the order is the same whatever the file system and its separator.
+        # Sort by posix path, so that the order does not depend on the file system or its separator.
         paths += sorted(images, key=lambda file: file.relative_to(folder).as_posix())
         labels += [label] * len(images)
         ignored += len(files) - len(images)

@@ -1,4 +1,4 @@
-"""The user's own data in an `.npz` file: `x_train, y_train, x_test, y_test`, or `x, y` with a hold-out."""
+"""User data in an `.npz` file: `x_train, y_train, x_test, y_test`, or `x, y` with a hold-out."""
 
 from pathlib import Path
 
@@ -18,10 +18,11 @@ def load_npz(
     holdout: float | int | None = None,
     holdout_seed: int = 0,
 ) -> Dataset:
-    """One split of the file; `class_names` (an array of text) in it is used if there.
+    """Load one split of the file. An array of strings `class_names` in the file, if present, names the classes.
 
-    `layout` is NHWC, NCHW or NHW where the shape does not tell. `quantize` rounds floats that are no multiple of 1/255.
-    For a file with `x` and `y` only, `holdout` (fraction or count) sets the test part aside; split "all" takes all.
+    `layout` (NHWC, NCHW or NHW) is needed if the shape is ambiguous. `quantize` rounds floats that are not multiples of
+    1/255. For a file with only `x` and `y`, `holdout` (fraction or count) holds out the test part; split "all" takes
+    all examples.
     """
     with open_npz(path) as npz:
         whole = f"x_{split}" not in npz.names
@@ -44,12 +45,12 @@ def _check_names(npz: Npz, split: str, whole: bool, holdout: float | int | None)
     if split != "all" and holdout is None:
         raise DataError(
             f"expected x_{split} and y_{split}, found x and y without a split; "
-            "pass holdout=0.2 to set a fifth aside for testing, or split='all' to take everything."
+            "pass holdout=0.2 to hold out a fifth for testing, or split='all' to use everything."
         )
 
 
 def _class_names(npz: Npz) -> tuple[str, ...]:
-    """The file's own names, or the numbers up to the largest label of any split."""
+    """Class names from the file, or the numbers from 0 to the largest label of any split."""
     if "class_names" in npz.names:
         names = npz.read("class_names")
         if names.ndim != 1 or len(names) > MAX_CLASSES:

@@ -1,1 +1,1 @@
-"""How data files are read: archives, IDX, images, arrays."""
+"""Readers for data files: archives, IDX, images, arrays."""

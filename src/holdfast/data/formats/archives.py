@@ -1,7 +1,7 @@
-"""Files out of folders, zips and tars, straight into memory and within limits.
+"""Read files from folders, zip and tar archives into memory, within size limits.
 
-Nothing is ever extracted to disk. An archive with a member that would leave its folder, is a link or a device, or
-breaks a size limit is refused as a whole, before that member is decompressed.
+Nothing is extracted to disk. An archive is rejected as a whole if a member would leave its folder, is a link or a
+device, or exceeds a size limit. The check runs before that member is decompressed.
 """
 
 import gzip
@@ -17,7 +17,7 @@ from holdfast.errors import DataError, reason
 from holdfast.storage.files import read_bounded
 
 Reader = Callable[[str], bytes]
-"""The content of the file of that (posix, relative) name; FileNotFoundError if there is none."""
+"""Maps a relative posix file name to the content of the file; raises FileNotFoundError if there is none."""
 
 _ZIPS = (".zip",)
 _TARS = (".tar", ".tgz", ".tar.gz")
@@ -25,7 +25,7 @@ _TARS = (".tar", ".tgz", ".tar.gz")
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What an archive may hold: members, bytes in one member, bytes in all (uncompressed)."""
+    """Limits on an archive: number of members, bytes per member, total bytes (uncompressed)."""
 
     members: int = 200_000
     file_bytes: int = 256 << 20
@@ -33,7 +33,7 @@ class Limits:
 
 
 def is_archive(name: str) -> bool:
-    """Whether a file of this name is opened as an archive."""
+    """Whether a file with this name is opened as an archive."""
     return name.endswith(_ZIPS + _TARS)
 
 
@@ -41,7 +41,7 @@ def is_archive(name: str) -> bool:
 def open_files(
     folder: Path, names: Iterable[str] = (), *, prefix: str = "", limits: Limits | None = None
 ) -> Iterator[Reader]:
-    """Read from those archives in `folder` that exist, in order, then from its plain files (also `.gz`)."""
+    """Open a reader for `folder`: first the existing archives in `names`, in order, then plain files (also `.gz`)."""
     limits = limits or Limits()
     archives = [folder / name for name in names if is_archive(name) and (folder / name).is_file()]
     with ExitStack() as stack:
@@ -66,8 +66,8 @@ def _open_archive(path: Path, limits: Limits, stack: ExitStack) -> Reader:
         return _tar_reader(path, limits)
     except DataError:
         raise
-    except Exception as error:  # zip, tar and the decompressors each fail in ways of their own
-        raise DataError(f"cannot read {path.name}: {reason(error)}; the file is damaged, fetch it again.") from error
+    except Exception as error:  # zip, tar and the decompressors raise many kinds of exceptions
+        raise DataError(f"cannot read {path.name}: {reason(error)}; the file is damaged, download it again.") from error
 
 
 def _zip_reader(archive: zipfile.ZipFile, limits: Limits) -> Reader:
@@ -76,7 +76,7 @@ def _zip_reader(archive: zipfile.ZipFile, limits: Limits) -> Reader:
     for info in archive.infolist():
         kind = stat.S_IFMT(info.external_attr >> 16)
         plain = kind in (0, stat.S_IFREG, stat.S_IFDIR) and not info.flag_bits & 1
-        # orig_filename, because ZipFile has already turned backslashes and cut at NUL in filename.
+        # Check orig_filename: in filename, ZipFile has already replaced backslashes and truncated at NUL.
         budget.admit(info.orig_filename, info.file_size, plain=plain)
         members[info.filename] = info
 
@@ -84,16 +84,18 @@ def _zip_reader(archive: zipfile.ZipFile, limits: Limits) -> Reader:
         if name not in members:
             raise FileNotFoundError(f"{name} is missing")
         try:
-            # ZipFile itself stops at the declared size, which the budget has admitted.
+            # ZipFile reads at most the declared size, which the budget has already checked.
             return archive.read(members[name])
         except Exception as error:
-            raise DataError(f"cannot read {name}: {reason(error)}; the archive is damaged, fetch it again.") from error
+            raise DataError(
+                f"cannot read {name}: {reason(error)}; the archive is damaged, download it again."
+            ) from error
 
     return read
 
 
 def _tar_reader(path: Path, limits: Limits) -> Reader:
-    """All members in one pass: a compressed tar cannot be entered in the middle."""
+    """Read all members in one pass, since a compressed tar has no random access."""
     budget = _Budget(limits)
     members: dict[str, bytes] = {}
     with tarfile.open(path) as archive:
@@ -126,26 +128,26 @@ def _folder_reader(folder: Path, limits: Limits) -> Reader:
 
 
 def gunzip(path: Path, limit: int) -> bytes:
-    """The content of a `.gz` file, at most `limit` bytes of it."""
+    """The decompressed content of a `.gz` file; raises if it exceeds `limit` bytes."""
     try:
         with gzip.open(path) as file:
             data = file.read(limit + 1)
     except Exception as error:
-        raise DataError(f"cannot read {path.name}: {reason(error)}; the file is damaged, fetch it again.") from error
+        raise DataError(f"cannot read {path.name}: {reason(error)}; the file is damaged, download it again.") from error
     if len(data) > limit:
-        raise DataError(f"expected at most {limit} bytes in {path.name}, found more; it is not the dataset's file.")
+        raise DataError(f"expected at most {limit} bytes in {path.name}, found more; this is not the dataset's file.")
     return data
 
 
 def check_name(name: str) -> None:
-    """Refuse a member name that could point outside its folder, on any platform."""
+    """Reject a member name that could point outside its folder, on any platform."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name or "\0" in name:
-        raise DataError(f"expected member names inside the archive, found {name!r}; the archive is not safe to read.")
+        raise DataError(f"expected member paths inside the archive, found {name!r}; the archive is not safe to read.")
 
 
 class _Budget:
-    """What is left of the limits while the members of one archive are admitted."""
+    """Counts the members and bytes of one archive against its limits."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -155,14 +157,16 @@ class _Budget:
     def admit(self, name: str, size: int, *, plain: bool) -> None:
         check_name(name)
         if not plain:
-            raise DataError(f"expected plain files and folders, found {name!r}, a link, a device or encrypted.")
+            raise DataError(
+                f"expected regular files and folders, found {name!r}, which is a link, a device or encrypted."
+            )
         self.members += 1
         self.total += size
         self._hold("members", self.members, self.limits.members)
         self._hold(f"bytes in {name!r}", size, self.limits.file_bytes)
-        self._hold("bytes in all", self.total, self.limits.total_bytes)
+        self._hold("bytes in total", self.total, self.limits.total_bytes)
 
     @staticmethod
     def _hold(what: str, found: int, limit: int) -> None:
         if found > limit:
-            raise DataError(f"expected at most {limit} {what}, found {found}; the archive is not the dataset's.")
+            raise DataError(f"expected at most {limit} {what}, found {found}; this is not the dataset's archive.")

@@ -1,7 +1,7 @@
-"""Decoded images and labels in the one form that is checked, stored and trained on.
+"""Decoded images and labels in one canonical form, used for checks, storage and training.
 
-`x` is uint8 [N, C, H, W] and `y` is little-endian int64 [N]. Whatever a file holds becomes this first, so that the same
-pictures have the same checksum whichever source they came from.
+`x` is uint8 [N, C, H, W] and `y` is little-endian int64 [N]. Every file is first converted to this form, so the same
+images have the same checksum for every source.
 """
 
 import hashlib
@@ -15,10 +15,10 @@ from holdfast.errors import DataError, expected
 
 LAYOUTS = ("NHWC", "NCHW", "NHW")
 MAX_CLASSES = 1_000_000
-"""A label beyond this is no class but a mistake, and naming all classes up to it would fill the memory."""
+"""Labels must be smaller than this. A larger label is an error, and naming all classes up to it would fill memory."""
 
 _CHANNELS = (1, 3)
-# How far a float pixel may be from k/255, in grey levels, and still be called exact: a few roundings of float32.
+# Largest distance from k/255, in grey levels, at which a float pixel counts as exact: a few float32 roundings.
 _ROUNDING = 1e-4
 
 
@@ -30,7 +30,7 @@ class Arrays:
     y: NDArray[np.int64]
 
     def checksum(self) -> str:
-        """sha256, in hex, over dtype, shape and bytes of `x` and then of `y`."""
+        """SHA-256, in hex, over dtype, shape and bytes of `x`, then of `y`."""
         digest = hashlib.sha256()
         for array in (self.x, self.y):
             digest.update(f"{array.dtype.str}{array.shape}".encode())
@@ -43,9 +43,10 @@ class Arrays:
 
 
 def make_arrays(x: NDArray[Any], y: NDArray[Any], *, layout: str | None = None, quantize: bool = False) -> Arrays:
-    """Check images and labels of a common form and bring them into the one form.
+    """Check images and labels and convert them to the canonical form.
 
-    `x` is [N, H, W, C], [N, C, H, W] or [N, H, W]; uint8, or float in [0, 1] that is k/255 (any float if `quantize`).
+    `x` is [N, H, W, C], [N, C, H, W] or [N, H, W]; uint8, or float in [0, 1]. Floats must be multiples of 1/255 unless
+    `quantize` is true.
 
     >>> make_arrays(np.zeros((2, 8, 6, 3), np.uint8), np.array([0, 1])).x.shape
     (2, 3, 8, 6)
@@ -56,7 +57,7 @@ def make_arrays(x: NDArray[Any], y: NDArray[Any], *, layout: str | None = None, 
         raise DataError(f"expected images with at least one pixel, found shape {images.shape}.")
     if len(images) != len(labels):
         raise DataError(f"expected as many labels as images, found {len(images)} images and {len(labels)} labels.")
-    # np.require copies only what is read-only or scattered; torch wants neither.
+    # np.require copies only read-only or non-contiguous arrays, which torch does not accept.
     return Arrays(np.require(images, requirements=["C", "W", "O"]), np.require(labels, requirements=["C", "W", "O"]))
 
 
@@ -97,7 +98,7 @@ def _guess_layout(shape: tuple[int, ...]) -> str:
 
 
 def to_labels(y: NDArray[Any]) -> NDArray[np.int64]:
-    """Labels as int64, refused if they cannot be classes."""
+    """Convert labels to int64; raises if they cannot be class indices."""
     if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
         raise DataError(f"expected labels as a flat array of integers, found {y.dtype} of shape {y.shape}.")
     if y.size and not 0 <= y.min() <= y.max() < MAX_CLASSES:

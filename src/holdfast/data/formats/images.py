@@ -1,4 +1,4 @@
-"""Image files to pixel arrays, by Pillow."""
+"""Decode image files to pixel arrays with Pillow."""
 
 import io
 import warnings
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 FORMATS = ("PNG", "JPEG", "PPM", "BMP", "GIF", "WEBP", "TIFF")
-"""The only decoders that content can reach, whatever a file is called: others of Pillow start programs (EPS)."""
+"""The only Pillow decoders used, whatever the file name. Some others start external programs (EPS)."""
 
 MAX_PIXELS = 89_478_485
-"""An image that says it is larger is refused before it is decoded; Pillow only warns at this size."""
+"""An image that declares a larger size is rejected before decoding; Pillow only warns at this size."""
 
 EIGHT_BIT = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
-"""Pillow modes whose conversion to L or RGB loses no depth."""
+"""Pillow modes that convert to L or RGB without loss of bit depth."""
 
 
 def decode(
@@ -35,7 +35,7 @@ def decode(
 ) -> NDArray[np.uint8]:
     """Decode, convert to `mode`, crop to `box` (left, upper, right, lower), resize to `size` (H, W): [H, W(, C)].
 
-    The resize is Pillow's BILINEAR, which averages (antialiases) when it shrinks.
+    Resizing uses Pillow's BILINEAR, which antialiases when it shrinks an image.
     """
     image = _open(data, name).convert(mode)
     if box is not None:
@@ -48,7 +48,7 @@ def decode(
 
 
 def probe(path: Path) -> tuple[tuple[int, int], str]:
-    """Size (H, W) and mode of an image file, from its header alone."""
+    """Size (H, W) and mode of an image file, read from its header only."""
     from PIL import Image
 
     with _damage(path.name), Image.open(path, formats=FORMATS) as image:
@@ -64,15 +64,17 @@ def _open(data: bytes, name: str) -> "Image":
         _check_size(image, name)
         image.load()
     if image.mode not in EIGHT_BIT:
-        raise DataError(f"expected an 8-bit image, found {name} of mode {image.mode}; convert it to 8 bits a channel.")
+        raise DataError(
+            f"expected an 8-bit image, found {name} of mode {image.mode}; convert it to 8 bits per channel."
+        )
     return image
 
 
 @contextmanager
 def _damage(name: str) -> Iterator[None]:
-    """Say in one way what Pillow's decoders say in many about a damaged file."""
+    """Convert the exceptions of Pillow's decoders for a damaged file to a DataError."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about metadata that nobody reads here; sizes are checked by us
+        warnings.simplefilter("ignore")  # warnings about unused metadata; `_check_size` checks the size
         try:
             yield
         except DataError:

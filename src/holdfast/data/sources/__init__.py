@@ -1,1 +1,1 @@
-"""Where the files of a named dataset come from: cache, folder, packages, download."""
+"""Sources of the files of a named dataset: cache, folder, packages, download."""

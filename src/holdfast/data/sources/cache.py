@@ -1,4 +1,4 @@
-"""The cache folder: verified splits as uncompressed `.npz` files, written all or not at all."""
+"""The cache folder: verified splits as uncompressed `.npz` files, written atomically."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ VARIABLE = "HOLDFAST_DATA"
 
 
 def cache_folder() -> Path:
-    """`$HOLDFAST_DATA`, else the platform's user cache."""
+    """`$HOLDFAST_DATA` if set, else `holdfast` in the platform's user cache."""
     if os.environ.get(VARIABLE):
         return Path(os.environ[VARIABLE]).expanduser()
     if sys.platform == "win32":
@@ -25,12 +25,12 @@ def cache_folder() -> Path:
 
 
 def split_path(folder: Path, name: str, split: str) -> Path:
-    """The file that holds one split."""
+    """Path of the file that holds one split."""
     return folder / f"{name}-{split}.npz"
 
 
 def read_split(path: Path) -> Arrays:
-    """A split written by `store_split`; its checksum is for the caller to verify."""
+    """Read a split written by `store_split`; the caller verifies its checksum."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing")
     with open_npz(path) as npz:
@@ -38,5 +38,5 @@ def read_split(path: Path) -> Arrays:
 
 
 def store_split(path: Path, arrays: Arrays) -> None:
-    """Write a split so that readers see either the old file or the whole new one."""
+    """Write a split atomically: readers see either the old file or the complete new one."""
     write_with(path, lambda part: write_npz(part, x=arrays.x, y=arrays.y))

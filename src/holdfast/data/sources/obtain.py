@@ -1,4 +1,4 @@
-"""Try the sources of a dataset in order, believe none without its checksum, and remember what was good."""
+"""Try the sources of a dataset in order, verify the checksum, and cache verified splits."""
 
 import warnings
 
@@ -14,7 +14,7 @@ def obtain(
 ) -> tuple[Arrays, Source]:
     """One verified split and the source it came from.
 
-    Without `download`, from this machine only; without `cached`, fetched again even if the cache has it.
+    `download=False` tries local sources only; `cached=False` skips the cache.
     """
     reasons = []
     for source in sources_of(spec):
@@ -34,12 +34,12 @@ def sources_of(spec: DatasetSpec) -> tuple[Source, ...]:
 
 
 def candidates(spec: DatasetSpec, split: str, request: Request) -> tuple[Source, ...]:
-    """The sources that say they have the split, in order; the content is not looked at."""
+    """The sources that report having the split, in order; the content is not checked."""
     return tuple(source for source in sources_of(spec) if source.has(request, split))
 
 
 def _take(spec: DatasetSpec, split: str, source: Source, request: Request) -> Arrays:
-    # A download that has been paid for is kept whole: the other split would cost it again.
+    # Keep all splits of a download; otherwise loading the other split would download it again.
     wanted = SPLITS if source.remote else (split,)
     with source.open(request) as read:
         found = {name: _verified(spec, name, read(name)) for name in wanted}
@@ -52,12 +52,12 @@ def _take(spec: DatasetSpec, split: str, source: Source, request: Request) -> Ar
 def _verified(spec: DatasetSpec, split: str, arrays: Arrays) -> Arrays:
     shape = (spec.counts[split], *spec.image_shape)
     if arrays.x.shape != shape:
-        raise DataError(f"expected {split} images of shape {shape}, found {arrays.x.shape}; it is another version.")
+        raise DataError(f"expected {split} images of shape {shape}, found {arrays.x.shape}; this is another version.")
     found = arrays.checksum()
     if found != spec.checksums[split]:
         raise DataError(
             f"expected checksum {spec.checksums[split]} for {spec.name} {split}, found {found}; "
-            "the file is damaged or another version, and nothing of it was kept."
+            "the file is damaged or another version; nothing was cached."
         )
     return arrays
 
@@ -67,14 +67,14 @@ def _remember(spec: DatasetSpec, split: str, arrays: Arrays, request: Request) -
     try:
         store_split(path, arrays)
     except DataError as error:
-        # The data is good; only the next load will be slow again.
-        warnings.warn(f"{error} {VARIABLE} names the folder.", stacklevel=2)
+        # The data is valid; the next load is slow again.
+        warnings.warn(f"{error} Set {VARIABLE} to use another cache folder.", stacklevel=2)
 
 
 def _nothing(spec: DatasetSpec, split: str, reasons: list[str]) -> str:
     tried = "\n".join(f"  - {reason}" for reason in reasons)
     return (
         f"cannot load {spec.name} ({split}); every source failed:\n{tried}\n"
-        f"To supply it by hand: {spec.by_hand} "
+        f"To provide the files yourself: {spec.by_hand} "
         f"Then pass root=FOLDER to load, or run: holdfast data get {spec.name} --root FOLDER"
     )

@@ -1,4 +1,4 @@
-"""Named transforms, Dataset -> Dataset. To add one: write its file, and add a line here."""
+"""Registry of named transforms, Dataset -> Dataset. To add one, write its file and add it to the table here."""
 
 import inspect
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ TRANSFORMS: dict[str, Callable[..., Dataset]] = {"equalize": equalize, "balance"
 
 
 def parse(text: str) -> Transform:
-    """A transform from its name, with whole-number settings after a colon: `equalize`, `balance:to=1000,seed=3`."""
+    """Parse a transform: its name, with integer settings after a colon (`equalize`, `balance:to=1000,seed=3`)."""
     name, _, settings = text.partition(":")
     if name not in TRANSFORMS:
         raise expected(f"a transform ({', '.join(TRANSFORMS)})", got=repr(name))
@@ -32,7 +32,7 @@ def parse(text: str) -> Transform:
 
 
 def apply(dataset: Dataset, transforms: Iterable[str | Transform]) -> Dataset:
-    """Apply transforms, names or functions, from left to right."""
+    """Apply transforms, given as names or functions, from left to right."""
     for transform in transforms:
         dataset = (parse(transform) if isinstance(transform, str) else transform)(dataset)
     return dataset

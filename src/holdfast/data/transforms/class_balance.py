@@ -1,13 +1,15 @@
-"""Class balancing by made examples: rotation, translation and projective warp, as in the released code of the papers.
+"""Class balancing with generated examples: rotation, translation and projective warp, as in the papers' released code.
 
-A made example is a training image seen through one random map: with s the side in pixels, a rotation by U(-15°, 15°)
-about the centre, a translation by U(-2.5, 2.5) pixels in each direction, and a projective map that takes the corners of
-the image to themselves plus U(-d, d) in each coordinate, d = 0.3·s·U(0, 0.8).
+A generated example is a training image under one random map. With s the side in pixels, the map is composed of a
+rotation by U(-15°, 15°) about the centre, a translation by U(-2.5, 2.5) pixels in each direction, and a projective map
+that moves each coordinate of each image corner by U(-d, d), d = 0.3·s·U(0, 0.8).
 
-Deviations from the released code: the three maps are composed and the image is interpolated once, not three times;
-outside the image its edge is repeated (there, the translation alone brings in black); values are rounded, not cut. Its
-random state runs through the images in order; here each made example has an id of its own and is a function of
-(seed, that id) and its original.
+Deviations from the released code:
+- The three maps are composed and the image is interpolated once, not three times.
+- Outside the image its edge is repeated. In the released code the translation, but no other map, fills with black.
+- Values are rounded, not truncated.
+- The released code uses one random state for all images in order. Here each generated example has its own id and
+  depends only on (seed, id) and its original.
 """
 
 import math
@@ -22,10 +24,10 @@ from holdfast.errors import expected
 from holdfast.rng import make_keys, uniform
 
 FIRST_MADE_ID = 1 << 40
-"""Ids from here on are of made examples: FIRST_MADE_ID + class · 2^24 + number within the class."""
+"""First id of generated examples; their ids are FIRST_MADE_ID + class · 2^24 + number within the class."""
 
 _CLASS_STRIDE = 1 << 24
-_STREAM = 0xBA1A  # keeps these draws apart from other uses of the same seed
+_STREAM = 0xBA1A  # separates these draws from other uses of the same seed
 _MAX_ANGLE = math.radians(15)
 _MAX_SHIFT = 2.5
 _MAX_JITTER = 0.3 * 0.8
@@ -33,9 +35,9 @@ _CHUNK = 1 << 22
 
 
 def balance(dataset: Dataset, *, to: int | None = None, seed: int = 0) -> Dataset:
-    """Add made examples to each class until it has `to` (default: as many as the largest class); none is dropped."""
+    """Add generated examples until each class has `to` (default: the size of the largest class); none is removed."""
     if dataset.split == "test":
-        raise expected("a training split to balance", got="the test split", fix="test on the images as they are")
+        raise expected("a training split to balance", got="the test split", fix="evaluate on the original test images")
     counts = torch.bincount(dataset.y, minlength=dataset.num_classes)
     to = int(counts.max()) if to is None else to
     if not 1 <= to < _CLASS_STRIDE or not bool((counts > 0).all()):
@@ -55,7 +57,7 @@ def balance(dataset: Dataset, *, to: int | None = None, seed: int = 0) -> Datase
 
 
 def _plan(dataset: Dataset, counts: Tensor, to: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Positions of the originals, labels and ids of the made examples; originals are used in turn, as released."""
+    """Positions of the originals (used in turn, as in the released code), labels and ids of the generated examples."""
     missing = (to - counts).clamp(min=0)
     labels = torch.repeat_interleave(torch.arange(dataset.num_classes), missing)
     numbers = torch.arange(len(labels)) - torch.repeat_interleave(missing.cumsum(0) - missing, missing)
@@ -70,10 +72,10 @@ def _make(dataset: Dataset, origins: Tensor, ids: Tensor, seed: int) -> Tensor:
 
 
 def random_maps(keys: Tensor, height: int, width: int) -> Tensor:
-    """One random map a key, float64 [B, 3, 3], from pixel (x, y, 1) of the made image to that of the original."""
+    """One random map per key, float64 [B, 3, 3], from a pixel (x, y, 1) of the generated image to the original."""
     draws = uniform(keys, torch.empty(len(keys), 12, dtype=torch.float64), low=-1.0)
     angle, shift, size, jitter = draws[:, 0] * _MAX_ANGLE, draws[:, 1:3] * _MAX_SHIFT, draws[:, 3], draws[:, 4:]
-    reach = _MAX_JITTER * min(height, width) * (size + 1) / 2  # d of the module's docstring
+    reach = _MAX_JITTER * min(height, width) * (size + 1) / 2  # d in the module docstring
     corners = torch.tensor([[0, 0], [0, height], [width, height], [width, 0]], dtype=torch.float64)
     moved = corners + reach[:, None, None] * jitter.reshape(-1, 4, 2)
     centre = torch.tensor([width - 1, height - 1], dtype=torch.float64) / 2
@@ -96,7 +98,7 @@ def _rotation(angle: Tensor, centre: Tensor) -> Tensor:
 
 
 def projective(source: Tensor, target: Tensor) -> Tensor:
-    """The maps [B, 3, 3] that take four points `source` [B, 4, 2] to `target`: eight linear equations each."""
+    """The maps [B, 3, 3] that take four points `source` [B, 4, 2] to `target`; each solves eight linear equations."""
     x, y = source.unbind(-1)  # [B, 4]
     u, v = target.unbind(-1)
     one, zero = torch.ones_like(x), torch.zeros_like(x)
@@ -107,7 +109,7 @@ def projective(source: Tensor, target: Tensor) -> Tensor:
 
 
 def warp(x: Tensor, maps: Tensor) -> Tensor:
-    """See uint8 images [B, C, H, W] through `maps` [B, 3, 3], by bilinear interpolation, edges repeated."""
+    """Warp uint8 images [B, C, H, W] by `maps` [B, 3, 3], with bilinear interpolation and repeated edges."""
     height, width = x.shape[2:]
     rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
     pixels = torch.stack([columns, rows, torch.ones_like(rows)], -1).to(maps.dtype).reshape(-1, 3)

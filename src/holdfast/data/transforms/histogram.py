@@ -1,8 +1,8 @@
-"""Per-channel histogram equalisation, as the released code of the papers does it to GTSRB (OpenCV's equalizeHist).
+"""Per-channel histogram equalisation, as the papers' released code applies it to GTSRB (OpenCV's equalizeHist).
 
-With cdf(v) the number of pixels of a channel with value at most v, v0 the smallest value that occurs and P the number
-of pixels, v becomes round(255 (cdf(v) - cdf(v0)) / (P - cdf(v0))), in float32, halves to even. A constant channel
-stays as it is.
+Let cdf(v) be the number of pixels of a channel with value at most v, v0 the smallest value that occurs and P the number
+of pixels. Then v becomes round(255 (cdf(v) - cdf(v0)) / (P - cdf(v0))), in float32, with halves rounded to even. A
+constant channel is unchanged.
 """
 
 from dataclasses import replace
@@ -13,18 +13,18 @@ from torch import Tensor
 from holdfast.data.dataset import Dataset
 from holdfast.engine.ops import flatten
 
-_CHUNK = 1 << 22  # entries treated at once, to bound the memory of the int64 copies
+_CHUNK = 1 << 22  # entries processed at once, to limit the memory of the int64 copies
 
 
 def equalize(dataset: Dataset) -> Dataset:
-    """Spread the grey levels of each channel of each image over 0..255."""
+    """Equalise the histogram of each channel of each image to the range 0..255."""
     images_at_once = max(1, _CHUNK // max(1, dataset.x[:1].numel()))
     parts = [equalize_images(part) for part in torch.split(dataset.x, images_at_once)]
     return replace(dataset, x=torch.cat(parts), source=f"{dataset.source} | equalize")
 
 
 def equalize_images(x: Tensor) -> Tensor:
-    """Equalise uint8 images [B, C, H, W], each channel by itself.
+    """Equalise uint8 images [B, C, H, W], each channel separately.
 
     >>> equalize_images(torch.tensor([[[[10, 10, 20, 30]]]], dtype=torch.uint8)).flatten().tolist()
     [0, 0, 128, 255]

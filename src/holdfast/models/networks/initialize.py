@@ -1,4 +1,4 @@
-"""Initialisers of the published TensorFlow code that PyTorch has no single call for."""
+"""Initialisers of the published TensorFlow code that are not a single call in PyTorch."""
 
 import math
 
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 def truncated_normal_(weight: Tensor, std: float) -> Tensor:
-    """Fill with N(0, std^2) redrawn outside two standard deviations, as `tf.truncated_normal` does.
+    """Fill with samples of N(0, std^2), redrawn outside two standard deviations, as `tf.truncated_normal` does.
 
     The truncation shrinks the standard deviation of the result to about 0.88 std.
     """

@@ -9,7 +9,8 @@ from holdfast.models.networks.initialize import truncated_normal_
 class PaperCNN(nn.Module):
     """conv 5x5x32, ReLU, max-pool 2, conv 5x5x64, ReLU, max-pool 2, fc 1024, ReLU, fc K; SAME padding.
 
-    The code pools before the ReLU: the two commute, as for every growing activation, and a quarter is left to do.
+    This implementation pools before the ReLU. Max-pooling commutes with every increasing activation, and
+    the ReLU is then evaluated on only a quarter of the entries.
 
     Image sides must be divisible by 4. `init` is 'paper' (weights from a normal of standard deviation 0.1 truncated at
     0.2, biases 0.1) or 'torch' (PyTorch's default).
@@ -55,7 +56,7 @@ def _as_published(net: nn.Module) -> None:
 
 
 def _as_constructed(net: nn.Module) -> None:
-    """Leave PyTorch's own initialisation."""
+    """Keep PyTorch's default initialisation."""
 
 
 _INITIALISERS = {"paper": _as_published, "torch": _as_constructed}

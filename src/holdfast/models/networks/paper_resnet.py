@@ -14,14 +14,15 @@ STAGES = ((16, 16, 1), (16, 32, 2), (32, 64, 2))  # channels in, channels out, s
 class PaperResNet(nn.Module):
     """Pre-activation residual network without batch norm: standardise, conv 3x3x16, stages 16/32/64, pool, fc K.
 
-    The ERAR paper says "5 residual units with (16, 16, 32, 64) filters each", which we read as 5 units in each of the
-    three stages, the default of `units_per_stage` (32 layers with weights). The released code has fewer: 1 per stage
-    for Flower (17 classes) and 2 for GTSRB (43 classes).
+    The ERAR paper says "5 residual units with (16, 16, 32, 64) filters each", interpreted here as 5 units in each of
+    the three stages, the default of `units_per_stage` (32 layers with weights). The released code has fewer: 1 per
+    stage for Flower (17 classes) and 2 for GTSRB (43 classes).
 
     Each image is standardised inside the network, hence f(a x) = f(x) for every a > 0. Image sides must be divisible
     by 4.
 
-    Convolutions have no bias and start as N(0, 2 / (9 out)); the last layer starts uniform of unit scaling, bias 0.
+    Convolutions have no bias and are initialised from N(0, 2 / (9 out)); the last layer uses uniform unit scaling and
+    bias 0.
 
     Reference: Chen et al. 2019, Robust Attribution Regularization (arXiv:1905.09957), released code.
     """
@@ -49,7 +50,7 @@ class PaperResNet(nn.Module):
 class ResidualUnit(nn.Module):
     """x -> shortcut(x) + conv(act(conv(act(x)))), act a leaky ReLU of slope 0.1.
 
-    With `shared` the first activation comes before the split, so that the shortcut sees act(x); the very first unit of
+    With `shared` the first activation comes before the split, so that the shortcut receives act(x). The first unit of
     the network is of this kind.
     """
 
@@ -70,7 +71,7 @@ class ResidualUnit(nn.Module):
 def same_conv3x3(channels_in: int, channels_out: int, stride: int = 1) -> nn.Module:
     """A 3 x 3 convolution without bias and with TensorFlow's SAME padding, for stride 1, or stride 2 on even sides.
 
-    SAME pads max((ceil(n / s) - 1) s + 3 - n, 0) in all, the smaller half first: 1 + 1 at stride 1, but 0 before and
+    SAME pads max((ceil(n / s) - 1) s + 3 - n, 0) in total, the smaller half first: 1 + 1 at stride 1, but 0 before and
     1 after at stride 2 on even n. PyTorch's padding=1 would shift the windows by one pixel there.
     """
     if stride == 1:
@@ -79,7 +80,7 @@ def same_conv3x3(channels_in: int, channels_out: int, stride: int = 1) -> nn.Mod
 
 
 def shortcut(x: Tensor, channels: int, stride: int) -> Tensor:
-    """Average over stride x stride windows, then zero channels on both sides up to `channels`."""
+    """Average-pool stride x stride windows, then pad with zero channels on both sides up to `channels`."""
     pooled = F.avg_pool2d(x, stride) if stride > 1 else x
     missing = channels - x.shape[1]
     return F.pad(pooled, (0, 0, 0, 0, missing // 2, missing - missing // 2)) if missing else pooled

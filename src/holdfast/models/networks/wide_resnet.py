@@ -9,9 +9,9 @@ from holdfast.models.networks.initialize import he_normal_
 class WideResNet(nn.Module):
     """conv 3x3x16, three groups of (depth - 4) / 6 blocks with 16/32/64 x width channels, BN, ReLU, pool, fc K.
 
-    Groups two and three halve the resolution; global average pooling takes images of any size. `dropout` acts between
-    the two convolutions of a block; 0.1 is ART's value. A k x k convolution starts as N(0, 2 / (k^2 out)), the last
-    bias at 0.
+    Groups two and three halve the resolution; global average pooling accepts images of any size. `dropout` is applied
+    between the two convolutions of a block; 0.1 is ART's value. A k x k convolution is initialised from
+    N(0, 2 / (k^2 out)), the last bias with 0.
 
     Reference: Zagoruyko and Komodakis 2016 (arXiv:1605.07146); in ART: Singh et al. 2020 (arXiv:1911.13073).
     """
@@ -37,7 +37,7 @@ class WideResNet(nn.Module):
 class WideBlock(nn.Module):
     """x -> skip + conv(drop(ReLU(BN(conv(ReLU(BN(x))))))).
 
-    The skip is x itself, or, where the number of channels changes, a 1 x 1 convolution of ReLU(BN(x)).
+    The skip is x itself or, if the number of channels changes, a 1 x 1 convolution of ReLU(BN(x)).
     """
 
     def __init__(self, channels_in: int, channels_out: int, stride: int, dropout: float) -> None:
@@ -61,7 +61,7 @@ class WideBlock(nn.Module):
 
 def _check(depth: int, width: int, dropout: float) -> None:
     if depth < 10 or depth % 6 != 4:
-        raise expected("a depth of 6n + 4 with n >= 1", got=depth, fix="take 10, 16, 22, 28, 34, 40, ...")
+        raise expected("a depth of 6n + 4 with n >= 1", got=depth, fix="use 10, 16, 22, 28, 34, 40, ...")
     if width < 1:
         raise expected("width >= 1", got=width)
     if not 0 <= dropout < 1:

@@ -1,4 +1,4 @@
-// The packed data of the page, unpacked into typed columns, and a few helpers to build elements from text.
+// Unpacks the data of the page into typed columns, and provides helpers to build elements from text.
 const DATA = JSON.parse(document.getElementById('data').textContent);
 const MISSING = 65535;
 const METRICS = new Map(DATA.metrics.map((metric) => [metric.name, metric]));

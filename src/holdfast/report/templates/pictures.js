@@ -1,4 +1,4 @@
-// The pictures: pick an example, drag between clean and perturbed, all methods on one colour scale.
+// Pictures: select an example and drag between clean and perturbed; all methods share one colour scale.
 const STOPS = [[0, 0, 4], [31, 12, 72], [85, 15, 109], [136, 34, 106], [186, 54, 85], [227, 89, 51], [249, 140, 10], [249, 201, 50], [252, 255, 164]];
 const Pictures = { current: -1, mode: 'wipe', mix: 50, stacks: [] };
 
@@ -77,7 +77,7 @@ function selectPicture(index, focus = false) {
     button.setAttribute('aria-checked', String(at === index));
     button.tabIndex = at === index ? 0 : -1;
     if (at === index && focus) button.focus();
-    if (at === index) byId('picker').scrollLeft = button.offsetLeft - byId('picker').clientWidth / 2;  // never the page
+    if (at === index) byId('picker').scrollLeft = button.offsetLeft - byId('picker').clientWidth / 2;  // scrolls the picker, not the page
   });
   const attacks = [...new Set(example.shots.map((shot) => shot.attack))].join(', ');
   const name = example.name ? ' (' + example.name + ')' : '';

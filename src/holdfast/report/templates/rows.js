@@ -1,7 +1,7 @@
-// The table of examples: only the rows in sight exist as elements, so a hundred thousand of them scroll like ten.
+// The table of examples. Only visible rows exist as elements, so a table of 100,000 rows scrolls smoothly.
 const ROW_HEIGHT = 34, HEAD_HEIGHT = 40;
 const COLUMNS = [
-  { name: 'id', title: 'No.', right: true }, { name: 'run', title: 'Method' }, { name: 'attack', title: 'Attack', extra: true },
+  { name: 'id', title: 'Id', right: true }, { name: 'run', title: 'Method' }, { name: 'attack', title: 'Attack', extra: true },
   { name: 'outcome', title: 'Outcome' }, { name: 'label', title: 'Class', extra: true }, { name: 'prediction', title: 'Predicted', extra: true },
   ...PACKED.map((metric, at) => ({ name: metric.name, title: metric.title, right: true, extra: at > 0 })),
 ];
@@ -115,9 +115,9 @@ function detail(row) {
   const list = COLUMNS.map((column) => [column.title, cellText(column.name, row)]);
   for (const metric of OTHERS) list.push([metric.title, show(metric.name, ROWS[metric.name][row])]);
   list.push(['Completeness gap', show('', ROWS.completeness_gap[row])]);
-  if (winner) list.push(['Attack that won', winner]);
+  if (winner) list.push(['Winning attack', winner]);
   const index = pictureOf.get(ROWS.run[row] + ' ' + ROWS.id[row]);
-  const button = make('button', { type: 'button', disabled: index === undefined }, index === undefined ? 'No pictures were kept of this example' : 'Show its pictures');
+  const button = make('button', { type: 'button', disabled: index === undefined }, index === undefined ? 'No pictures were kept for this example' : 'Show pictures');
   button.addEventListener('click', () => showPictures(row));
   byId('detail').replaceChildren(entries(list), button);
 }

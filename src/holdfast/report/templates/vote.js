@@ -1,4 +1,4 @@
-// A blind vote: maps without names, one choice an image, saved as a CSV file on this device.
+// A blind vote: maps without names, one choice per image, saved as a CSV file on this device.
 const QUESTIONS = JSON.parse(document.getElementById('data').textContent);
 const STOPS = [[0, 0, 4], [31, 12, 72], [85, 15, 109], [136, 34, 106], [186, 54, 85], [227, 89, 51], [249, 140, 10], [249, 201, 50], [252, 255, 164]];
 const votes = QUESTIONS.map(() => null);

@@ -1,4 +1,4 @@
-"""Published index lists: which examples of a dataset without an official split are its test set."""
+"""Published index lists: the test examples of datasets without an official split."""
 
 import json
 from importlib.resources import files
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def split_indices(name: str, split: str, total: int) -> NDArray[np.int64]:
-    """Positions of one split, ascending: the published test list, or all others for training."""
+    """Ascending positions of one split: the published test list, or all other positions for training."""
     published: dict[str, Any] = json.loads(files(__name__).joinpath(f"{name}.json").read_text(encoding="utf-8"))
     test = np.array(published["test"], np.int64)
     return test if split == "test" else np.setdiff1d(np.arange(total), test)
