@@ -23,8 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-THIN = 4
-"""Up to this many input channels, a matrix product with unfolded patches is faster than the library's gradient."""
+from holdfast.engine.layout import THIN, layout_of
+from holdfast.types import Model
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class fast_kernels(TorchFunctionMode):  # noqa: N801  (used like a function: `wi
 
     With `weights=False` the caller promises not to request gradients in the weights of a convolution. If `images` are
     the points of `path`, in order, their convolution is a straight path, too: two convolutions are enough for all
-    points.
+    points. `layout` is the memory layout of all convolutions but thin ones. With `twice=False` the caller promises to
+    differentiate only once; in channels_last the library's own convolutions are then the fastest.
 
     >>> x, w = torch.rand(2, 1, 8, 8), torch.rand(4, 1, 3, 3)
     >>> with fast_kernels():
@@ -58,11 +59,21 @@ class fast_kernels(TorchFunctionMode):  # noqa: N801  (used like a function: `wi
     True
     """
 
-    def __init__(self, *, weights: bool = True, images: Tensor | None = None, path: StraightPath | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        weights: bool = True,
+        images: Tensor | None = None,
+        path: StraightPath | None = None,
+        layout: torch.memory_format = torch.contiguous_format,
+        twice: bool = True,
+    ) -> None:
         super().__init__()
+        self.twice = twice
         self.weights = weights
         self.images = images
         self.path = path
+        self.layout = layout
 
     def __torch_function__(
         self,
@@ -77,11 +88,13 @@ class fast_kernels(TorchFunctionMode):  # noqa: N801  (used like a function: `wi
 
 
 def fast_kernels_for(
-    x: Tensor, *, weights: bool = True, path: StraightPath | None = None
+    model: Model, x: Tensor, *, weights: bool = True, path: StraightPath | None = None, twice: bool = False
 ) -> AbstractContextManager[Any]:
-    """`fast_kernels()` for the images x if that is faster, else a null context; pass `path` if x are its points."""
+    """`fast_kernels()` for images x in a network if that is faster, else a null context; `path` if x are its points."""
     pays = x.device.type == "cpu" and not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()
-    return fast_kernels(weights=weights, images=x, path=path) if pays else nullcontext()
+    if not pays:
+        return nullcontext()
+    return fast_kernels(weights=weights, images=x, path=path, layout=layout_of(model), twice=twice)
 
 
 @dataclass(frozen=True)
@@ -94,6 +107,7 @@ class _Shape:
     padding: tuple[int, int]
     dilation: tuple[int, int]
     groups: int
+    layout: torch.memory_format = torch.contiguous_format
 
     @property
     def thin(self) -> bool:
@@ -116,7 +130,10 @@ class _Shape:
 
 
 def _convolve(x: Tensor, w: Tensor, shape: _Shape, bias: Tensor | None = None) -> Tensor:
-    x, w = (_channels_innermost(x), _channels_innermost(w)) if shape.thin else (x.contiguous(), w)
+    if shape.thin:
+        x, w = _channels_innermost(x), _channels_innermost(w)
+    else:
+        x, w = x.contiguous(memory_format=shape.layout), w.contiguous(memory_format=shape.layout)
     return F.conv2d(x, w, bias, shape.stride, shape.padding, shape.dilation, shape.groups)
 
 
@@ -131,16 +148,18 @@ def _spread(y: Tensor, w: Tensor, shape: _Shape) -> Tensor:
     if shape.thin:
         columns = w.flatten(1).T.expand(y.shape[0], -1, -1) @ y.flatten(2)
         return F.fold(columns, shape.image[2:], **shape.windows)
-    nowhere = y.new_empty(()).expand(shape.image)  # only its shape is used
-    return shape.library_gradient(y.contiguous(), nowhere, w, (True, False))[0]
+    y, w = y.contiguous(memory_format=shape.layout), w.contiguous(memory_format=shape.layout)
+    nowhere = torch.empty(shape.image, dtype=y.dtype, memory_format=shape.layout)  # only its shape and layout are used
+    return shape.library_gradient(y, nowhere, w, (True, False))[0]
 
 
 def _correlate(x: Tensor, y: Tensor, shape: _Shape) -> Tensor:
     if shape.thin:
         patches = F.unfold(x, **shape.windows)
         return torch.einsum("bop,bkp->ok", y.flatten(2), patches).reshape(shape.kernel)
-    nowhere = x.new_empty(()).expand(shape.kernel)
-    return shape.library_gradient(y.contiguous(), x.contiguous(), nowhere, (False, True))[1]
+    x, y = x.contiguous(memory_format=shape.layout), y.contiguous(memory_format=shape.layout)
+    nowhere = torch.empty(shape.kernel, dtype=x.dtype, memory_format=shape.layout)
+    return shape.library_gradient(y, x, nowhere, (False, True))[1]
 
 
 def _apply(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
@@ -277,16 +296,54 @@ def _fast_conv2d(
         return None
     if not mode.weights:
         weight, bias = weight.detach(), None if bias is None else bias.detach()
-    fixed = (weight.shape, _two(stride), _two(padding), _two(dilation), groups)
+    fixed = (_two(stride), _two(padding), _two(dilation), groups)
     path = mode.path
     if path is None or x is not mode.images or len(path.t) == 1:
-        return _apply(_Convolve, x, weight, _Shape(x.shape, *fixed), bias)
-    shape = _Shape(path.start.shape, *fixed)
-    start, direction = (
-        _apply(_Convolve, path.start, weight, shape, bias),
-        _apply(_Convolve, path.direction, weight, shape, None),
-    )
+        return _convolution(mode, x, weight, bias, *fixed)
+    start = _convolution(mode, path.start, weight, bias, *fixed)
+    direction = _convolution(mode, path.direction, weight, None, *fixed)
     return StraightPath(start, direction, path.t).points().flatten(0, 1)
+
+
+def _convolution(
+    mode: fast_kernels,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int],
+    groups: int,
+) -> Tensor:
+    if mode.layout is torch.channels_last and not mode.twice and x.shape[1] > 1:
+        last = torch.channels_last
+        x, weight = x.contiguous(memory_format=last), weight.contiguous(memory_format=last)
+        return F.conv2d(x, weight, bias, stride, padding, dilation, groups)
+    shape = _Shape(x.shape, weight.shape, stride, padding, dilation, groups, mode.layout)
+    return _apply(_Convolve, x, weight, shape, bias)
+
+
+def _fast_batch_norm(
+    mode: fast_kernels,
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn: bool,
+) -> Tensor | None:
+    """With fixed statistics and weights: x scale + shift, which is also cheap to differentiate twice."""
+    trained = mode.weights and any(t is not None and t.requires_grad for t in (weight, bias))
+    if training or trained or mean is None or variance is None or x.dim() != 4 or x.device.type != "cpu":
+        return None
+    with torch.no_grad():
+        scale = (variance + eps).rsqrt() if weight is None else weight * (variance + eps).rsqrt()
+        shift = -mean * scale if bias is None else bias - mean * scale
+        scale, shift = scale.to(x.dtype)[:, None, None], shift.to(x.dtype)[:, None, None]
+    return torch.addcmul(shift, x, scale)
 
 
 def _fast_max_pool2d(
@@ -316,4 +373,5 @@ _KERNELS: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
     torch.conv2d: _fast_conv2d,
     torch.max_pool2d: _fast_max_pool2d,
     F.max_pool2d: _fast_max_pool2d,
+    torch.batch_norm: _fast_batch_norm,
 }

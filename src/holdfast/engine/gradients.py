@@ -24,7 +24,7 @@ from holdfast.types import Model, Target
 Place = Callable[[slice, slice], Tensor | StraightPath]
 """`(examples, points) -> [points, examples, C, H, W]`: the points at which the gradients are computed."""
 
-PIXELS_PER_PASS = 2**17
+PIXELS_PER_PASS = 2**18
 """Input entries per forward pass if no `chunk` is given: fits the caches and the memory of a laptop."""
 
 
@@ -99,7 +99,7 @@ def _gradients(
         else:
             shift = torch.zeros_like(points[0]).requires_grad_()
             flat = (points + shift).flatten(0, 1)
-        with fast_kernels_for(flat, weights=create_graph, path=path):
+        with fast_kernels_for(model, flat, weights=create_graph, path=path, twice=create_graph):
             logits = check_logits(model(flat), flat)
         # With create_graph, the next backward goes through every gradient, but only once through the shared forward.
         add_passes(flat.shape[0], (1 + len(targets)) * (2 if create_graph else 1))

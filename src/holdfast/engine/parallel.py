@@ -28,7 +28,7 @@ ModeStack = Callable[[], list[Any]]
 MAX_THREADS = 4
 """Maximum number of chunks at the same time; on a larger machine each chunk uses several threads."""
 
-WORTH_A_THREAD = 2**16
+WORTH_A_THREAD = 2**17
 """Minimum number of input entries per chunk; with fewer, one chunk on all threads is faster."""
 
 WORKER = "holdfast-chunk"

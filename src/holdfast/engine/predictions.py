@@ -27,7 +27,7 @@ def predictions(model: Model, x: Tensor, images_per_pass: int, *, check: bool = 
     add_passes(x.shape[0], 1)
 
     def of_rows(part: slice) -> Tensor:
-        with fast_kernels_for(x):
+        with fast_kernels_for(model, x):
             return check_logits(model(x[part]), x[part])
 
     logits = torch.cat(map_chunks(model, x, x.shape[0], images_per_pass, of_rows))

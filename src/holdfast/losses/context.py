@@ -114,7 +114,7 @@ class LossContext:
 
     def _forward(self, x: Tensor, beta: float | None) -> Tensor:
         add_passes(x.shape[0], 2 if torch.is_grad_enabled() else 1)
-        with surrogate_or_network(beta), fast_kernels_for(x):
+        with surrogate_or_network(beta), fast_kernels_for(self.model, x):
             return check_logits(self.model(x), x)
 
 
