@@ -1,10 +1,13 @@
 """The command `holdfast audit`."""
 
+import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from holdfast.data import Dataset
+    from holdfast.evaluation.audit import AuditSettings
     from holdfast.models import Classifier
 
 
@@ -23,6 +26,7 @@ def audit(
     k: int | None = None,
     ig_steps: int = 50,
     limit: int | None = 64,
+    minutes: float | None = None,
     map: str = "ig",  # noqa: A002 - the name of the option
     strong: bool = True,
     attacks: tuple[str, ...] = (),
@@ -59,6 +63,7 @@ def audit(
         k: Number of top pixels to compare; by default a tenth of the pixels.
         ig_steps: Number of points of integrated gradients.
         limit: Number of images, a stratified subset drawn with the seed; None means all.
+        minutes: Time limit: attack at most --limit images, as many as fit, and take fewer steps if need be.
         map: Explanation to audit: ig, gradient, input-x-gradient or smoothgrad.
         strong: Also run the ensemble of eight attacks and take the worst per image; about four times the work.
         attacks: Run these attacks instead of the default ones, for example: ifia-topk ifia-cosine random.
@@ -69,8 +74,10 @@ def audit(
     from rich.console import Console
 
     from holdfast.commands.progress import measuring
-    from holdfast.evaluation.audit import AuditSettings
+    from holdfast.engine.passes import count_passes
+    from holdfast.evaluation.audit import AuditSettings, fit_to_minutes
     from holdfast.evaluation.audit import audit as run_audit
+    from holdfast.evaluation.cost import CostEstimate
     from holdfast.report import view_runs, write_report
     from holdfast.runs import read_run
     from holdfast.training import pick_device
@@ -91,12 +98,54 @@ def audit(
         attacks=attacks or None,
         seed=seed,
     )
-    with measuring(console, quiet) as on_progress:
-        answer = run_audit(network, images, settings, labels=labels, out=out, device=where, on_progress=on_progress)
+    if minutes is not None:
+        settings = fit_to_minutes(network, images, settings, minutes, device=where)
+        fits = f"{settings.limit} images with {settings.steps} steps fit into {minutes:g} minutes"
+        console.print(fits, style="dim", highlight=False)
+    page, title = out / "report.html", f"Audit of {model}"
+    try:
+        with count_passes() as counter, measuring(console, quiet) as on_progress:
+            cost = CostEstimate(settings.attack_names, counter, say=lambda text: console.print(text, highlight=False))
+
+            def told_both(what: str, done: int, total: int) -> None:
+                on_progress(what, done, total)
+                cost.progress(what, done, total)
+
+            answer = run_audit(
+                network,
+                images,
+                settings,
+                labels=labels,
+                out=out,
+                device=where,
+                on_progress=told_both,
+            )
+    except KeyboardInterrupt:
+        raise _interrupted(out, page, title, settings) from None
     console.print(str(answer), highlight=False, soft_wrap=True)
-    page = out / "report.html"
-    write_report(view_runs([read_run(out)]), page, title=f"Audit of {model}")
+    write_report(view_runs([read_run(out)]), page, title=title)
     console.print(f"\nreport: {page}", highlight=False, soft_wrap=True)
+
+
+def _interrupted(out: Path, page: Path, title: str, settings: "AuditSettings") -> Exception:
+    """Write the report of what is there, and say which command goes on."""
+    from holdfast.report import view_runs, write_report
+    from holdfast.runs import read_run
+    from holdfast.training import Interrupted
+
+    words = [word for word in sys.argv[1:] if word != "--minutes"]
+    if "--minutes" in sys.argv:  # the settings that were chosen for the time, so that the rows fit
+        words.remove(sys.argv[sys.argv.index("--minutes") + 1])
+        words += ["--limit", str(settings.limit), "--steps", str(settings.steps)]
+    command = shlex.join(["holdfast", *words])
+    rows = read_run(out).examples.rows if (out / "examples.csv").exists() else ()
+    if not rows:
+        return Interrupted(f"interrupted before the first rows; start again with: {command}", signal="SIGINT")
+    write_report(view_runs([read_run(out)]), page, title=title)
+    done = len({row.id for row in rows})
+    return Interrupted(
+        f"interrupted after {done} images; report so far: {page}; go on with: {command}", signal="SIGINT"
+    )
 
 
 def _network(

@@ -4,6 +4,7 @@ result = holdfast.audit(model, holdfast.data.load("images/", split="all"))
 print(result)
 """
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from holdfast.data.from_torch import as_dataset
 from holdfast.engine.checks import check_outputs
 from holdfast.engine.modes import evaluating
 from holdfast.errors import expected
+from holdfast.evaluation.cost import Clock, fit_images_and_steps
 from holdfast.evaluation.evaluate import evaluate
 from holdfast.evaluation.protocol import Evaluation, EvaluationProtocol, OnProgress
 from holdfast.models import Classifier
@@ -28,6 +30,12 @@ from holdfast.types import Attribution
 STURDY, FRAGILE = 0.8, 0.5
 """Thresholds on the median share of top pixels kept: robust from `STURDY` on, not robust below `FRAGILE`."""
 
+PROBE_IMAGES, PROBE_STEPS = 8, 2
+"""What `fit_to_minutes` times."""
+
+SHARE_FOR_ATTACKS = 0.75
+"""Part of the time that `fit_to_minutes` plans for the attacks; the rest is for accuracy, checks and the report."""
+
 TITLES = {CONTROL: "random noise", REFERENCE: "top-k attack", STRONGEST: "strongest of 8"}
 """Attack name -> its name in the printed audit; other attacks are printed under their own name."""
 
@@ -37,9 +45,10 @@ class AuditSettings:
     """Settings of an audit: the threat model, the explanation and the strength of the attacks.
 
     `eps` is the largest change per pixel (pixels are in [0, 1]). `k` is the number of top pixels that are compared; the
-    default is a tenth of the pixels. `map` names the explanation (`holdfast.attribution.MAPS`); `attribution` replaces
-    it by an attribution object of your own. `strong` adds the ensemble of eight attacks, each with half the steps.
-    `attacks` lists the attacks to run instead (`holdfast.recipes.ATTACKS`).
+    default is a tenth of the pixels. Accuracy is measured on a sample of `accuracy_limit` images. `map` names the
+    explanation (`holdfast.attribution.MAPS`); `attribution` replaces it by an attribution object of your own. `strong`
+    adds the ensemble of eight attacks, each with half the steps. `attacks` lists the attacks to run instead
+    (`holdfast.recipes.ATTACKS`).
 
     >>> AuditSettings(eps=4 / 255, limit=16).map
     'ig'
@@ -50,6 +59,7 @@ class AuditSettings:
     k: int | None = None
     ig_steps: int = 50
     limit: int | None = 64
+    accuracy_limit: int | None = 1000
     strong: bool = True
     batch_size: int = 16
     seed: int = 0
@@ -115,8 +125,13 @@ class Audit:
         summary = self.summary
         budget = f"{self.settings.eps * 255:g}/255" if self.settings.eps < 0.2 else f"{self.settings.eps:g}"
         lines = [
-            f"{summary['n']} images, accuracy {_share(summary['natural_accuracy'])}"
-            + (f", under PGD {_share(summary['pgd_accuracy'])}" if summary["pgd_accuracy"] is not None else ""),
+            f"{summary['n']} images attacked; accuracy {_share(summary['natural_accuracy'])} on "
+            f"{summary['natural_accuracy_n']:,} images"
+            + (
+                f", {_share(summary['pgd_accuracy'])} under PGD on {summary['pgd_accuracy_n']:,}"
+                if summary["pgd_accuracy"] is not None
+                else ""
+            ),
             f"medians under a perturbation of at most {budget} per pixel that keeps the prediction:",
             f"  {'':18s}{'top ' + str(self.k) + ' kept':>16s}{'Kendall':>12s}{'attack failed':>20s}",
         ]
@@ -170,6 +185,35 @@ def audit(
     return Audit(evaluation=done, settings=settings, k=k, notes=_notes(done, data, labels))
 
 
+def fit_to_minutes(
+    model: nn.Module,
+    data: Dataset,
+    settings: AuditSettings,
+    minutes: float,
+    *,
+    device: torch.device | str | None = None,
+    clock: Clock = time.monotonic,
+) -> AuditSettings:
+    """The settings with as many images, and if need be fewer steps, as fit into `minutes`.
+
+    Two steps of every attack on a few images are timed first.
+    """
+    if not minutes > 0:
+        raise expected("minutes > 0", got=minutes)
+    network = model if isinstance(model, Classifier) else Classifier(model)
+    few = data.stratified(min(PROBE_IMAGES, len(data)), seed=settings.seed)
+    k = settings.k or max(1, data.image_shape[1] * data.image_shape[2] // 10)
+    probe = replace(_protocol(replace(settings, steps=PROBE_STEPS), k), diagnose=0, panels=0, pgd=None)
+    relabelled = _relabelled(network, few, device)
+    evaluate(network, relabelled.subset([0]), probe, device=device)  # the first call sets things up
+    started = clock()
+    evaluate(network, relabelled, probe, device=device)
+    spent = (clock() - started) / len(few) / PROBE_STEPS
+    wanted = len(data) if settings.limit is None else min(settings.limit, len(data))
+    limit, steps = fit_images_and_steps(spent, settings.steps, wanted, 60 * minutes * SHARE_FOR_ATTACKS)
+    return replace(settings, limit=limit, steps=steps)
+
+
 def _protocol(settings: AuditSettings, k: int) -> EvaluationProtocol:
     shared = AttackSettings(
         eps=settings.eps,
@@ -185,6 +229,7 @@ def _protocol(settings: AuditSettings, k: int) -> EvaluationProtocol:
         pgd=pgd(eps=settings.eps, steps=20),
         limit=settings.limit,
         pgd_limit=settings.limit,
+        accuracy_limit=settings.accuracy_limit,
         diagnose=8,
         batch_size=settings.batch_size,
         seed=settings.seed,

@@ -62,7 +62,7 @@ def evaluate(
             settings = {"pgd": protocol.pgd} if protocol.pgd is not None else {}
             claim(folder, identity(model, dataset, {**settings, **protocol.attacks}, protocol.seed))
         subset, note = _subset(dataset, protocol.limit, protocol.seed)
-        accuracy = job.accuracy()
+        accuracy = job.accuracy(subset)
         rows = job.attack(subset, accuracy)
         info = info or RunInfo(dataset=dataset.name, method="", preset="", seed=protocol.seed)
         origin = info.provenance or collect_provenance(seeds=[protocol.seed], device=str(device or "cpu"))
@@ -88,16 +88,16 @@ class _Job:
     device: torch.device | str | None
     on_progress: OnProgress | None
 
-    def accuracy(self) -> Accuracy:
+    def accuracy(self, subset: Dataset) -> Accuracy:
         """Natural accuracy on all images, and accuracy under PGD on a subset of them."""
         path = None if self.folder is None else self.folder / "accuracy.csv"
         protocol = self.protocol
         attacked, _ = _subset(self.dataset, protocol.pgd_limit, protocol.seed)
-        found = read_accuracy(path)
+        found, sample = read_accuracy(path), self._sample(attacked, subset)
         for done in measure_accuracy(
             found,
             self.model,
-            self.dataset,
+            sample,
             attacked,
             protocol.pgd,
             seed=protocol.seed,
@@ -105,10 +105,19 @@ class _Job:
             device=self.device,
             path=path,
         ):
-            self._tell("accuracy", done, len(self.dataset))
+            self._tell("accuracy", done, len(sample))
         under_pgd = set(attacked.ids.tolist()) if protocol.pgd is not None else set()
         found.correct_under_attack = {i: right for i, right in found.correct_under_attack.items() if i in under_pgd}
         return found
+
+    def _sample(self, *attacked: Dataset) -> Dataset:
+        """The images whose prediction is measured: all, or a stratified sample with the attacked images."""
+        limit = self.protocol.accuracy_limit
+        if limit is None or limit >= len(self.dataset):
+            return self.dataset
+        parts = (self.dataset.stratified(limit, seed=self.protocol.seed), *attacked)
+        wanted = {i for part in parts for i in part.ids.tolist()}
+        return self.dataset.subset([at for at, i in enumerate(self.dataset.ids.tolist()) if i in wanted])
 
     def attack(self, subset: Dataset, accuracy: Accuracy) -> list[ExampleRow]:
         """Run every attack on every batch; rows that already exist are not computed again."""

@@ -27,6 +27,8 @@ class EvaluationProtocol:
     limit: int | None = None
     """Images for the attacks on explanations, a stratified subset drawn with the seed; None means all."""
     pgd_limit: int | None = None
+    accuracy_limit: int | None = None
+    """Images for the natural accuracy, a stratified sample that includes all attacked images; None means all."""
     """Images for PGD, drawn in the same way."""
     panels: int = 6
     """Examples kept as pictures, in addition to the three worst."""

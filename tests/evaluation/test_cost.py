@@ -1,0 +1,103 @@
+"""What an audit costs is said after its first batch, a time limit is kept, and Ctrl-C leaves a report."""
+
+from pathlib import Path
+
+import pytest
+from tests.doors.material import digits, digits_file, network
+
+import holdfast as hf
+from holdfast.cli import main
+from holdfast.engine.passes import PassCounter
+from holdfast.evaluation.audit import fit_to_minutes
+from holdfast.evaluation.cost import CostEstimate, fit_images_and_steps
+from holdfast.recipes import AttackSettings, make_attacks
+from holdfast.runs import read_run
+
+
+def test_the_cost_is_said_once_after_the_first_batch() -> None:
+    counter, said, now = PassCounter(), [], iter([0.0, 5.0, 25.0])
+    cost = CostEstimate(("ifia-topk", "random"), counter, say=said.append, clock=lambda: next(now))
+    cost.progress("accuracy", 0, 64)
+    counter.passes = 1_000
+    cost.progress("accuracy", 64, 64)
+    cost.progress("ifia-topk", 16, 64)
+    assert not said
+    counter.passes = 33_000
+    cost.progress("random", 16, 64)
+    assert said == [
+        "16 of 64 images took 20 s: 2,000 example-passes per image, 1,600 per second; about 1.0 minutes left"
+    ]
+    cost.progress("random", 32, 64)
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(1e9, (64, 50)), (100.0, (20, 50)), (50.0, (20, 25)), (4.0, (8, 5)), (1e-3, (1, 5))]
+)
+def test_images_go_before_steps(seconds: float, expected: tuple[int, int]) -> None:
+    assert fit_images_and_steps(0.1, 50, 64, seconds) == expected
+
+
+def test_settings_that_fit_the_time() -> None:
+    settings = hf.AuditSettings(eps=0.1, steps=50, ig_steps=4, strong=False)
+    slow = iter([0.0, 16.0])  # 8 images with 2 steps: a second per step on an image
+    chosen = fit_to_minutes(network(), digits(), settings, 10.0, clock=lambda: next(slow))
+    assert (chosen.limit, chosen.steps) == (20, 22)
+    fast = iter([0.0, 0.016])
+    chosen = fit_to_minutes(network(), digits(), settings, 10.0, clock=lambda: next(fast))
+    assert (chosen.limit, chosen.steps) == (64, 50)
+    with pytest.raises(hf.InputError, match="minutes > 0"):
+        fit_to_minutes(network(), digits(), settings, 0.0)
+
+
+def test_accuracy_is_measured_on_a_sample_with_the_attacked_images() -> None:
+    attacks = make_attacks(AttackSettings(eps=0.1, steps=1, k=12, ig_steps=2), ["random"])
+    protocol = hf.EvaluationProtocol(attacks=attacks, limit=12, pgd_limit=20, accuracy_limit=60, panels=0)
+    done = hf.evaluate(network(), digits(), protocol)
+    assert 60 <= done.summary["natural_accuracy_n"] <= 72
+    assert len(done.rows) == 12
+    whole = hf.EvaluationProtocol(attacks=attacks, limit=12, panels=0)
+    assert hf.evaluate(network(), digits(), whole).summary["natural_accuracy_n"] == 360
+
+
+def arguments(folder: Path) -> list[str]:
+    words = f"audit --model tests.doors.material:network --data {digits_file(folder)} --out {folder / 'run'}"
+    return [*words.split(), "--no-strong", "--ig-steps", "3", "--steps", "2", "--limit", "40", "--quiet"]
+
+
+def test_the_command_says_both_denominators_and_the_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments(tmp_path)) == 0
+    out = capsys.readouterr().out
+    assert "40 images attacked; accuracy" in out
+    assert "on 360 images" in out
+    assert "16 of 40 images took" in out
+    assert "example-passes per image" in out
+
+
+def test_minutes_choose_images_and_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*arguments(tmp_path), "--minutes", "5"]) == 0
+    assert "40 images with 2 steps fit into 5 minutes" in capsys.readouterr().out
+
+
+def test_ctrl_c_leaves_a_report_and_the_command_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = arguments(tmp_path)
+    monkeypatch.setattr("sys.argv", ["holdfast", *words])
+    real, calls = CostEstimate.progress, []
+
+    def interrupt(self: CostEstimate, what: str, done: int, total: int) -> None:
+        real(self, what, done, total)
+        calls.append(what)
+        if calls.count("random") == 1 and what == "random":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(CostEstimate, "progress", interrupt)
+    assert main(words) == 130
+    said = capsys.readouterr().err
+    assert "interrupted after 16 images; report so far:" in said
+    assert f"go on with: holdfast audit --model tests.doors.material:network --data {tmp_path}" in said
+    assert "Audit of" in (tmp_path / "run" / "report.html").read_text()
+    monkeypatch.setattr(CostEstimate, "progress", real)
+    assert main(words) == 0
+    assert len({row.id for row in read_run(tmp_path / "run").examples.rows}) == 40
