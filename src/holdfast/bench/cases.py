@@ -11,6 +11,7 @@ from torch import Tensor
 import holdfast as hf
 from holdfast import rng
 from holdfast.bench import plain
+from holdfast.bench.residual import residual_cases
 from holdfast.bench.timing import Case
 from holdfast.bench.work import images, keys, network, relative_difference, share_that_differs
 from holdfast.losses import CrossEntropy, IGNorm
@@ -33,6 +34,7 @@ def cases(*, quick: bool = False) -> Iterator[Case]:
         ("torch", _fast_protocol),
         ("torch", _erar_inner_step),
         ("torch", _erar_step),
+        ("torch", residual_cases),
     )
     for package, make in makers:
         if find_spec(package) is not None:

@@ -62,3 +62,25 @@ def erar_search(
         (ascent,) = torch.autograd.grad(total, x_adv)
         x_adv = (x_adv + step_size * ascent.sign()).clamp(x - eps, x + eps).clamp(0, 1)
     return x_adv.detach()
+
+
+def pgd(net: nn.Module, x: Tensor, y: Tensor, *, eps: float, step_size: float, steps: int) -> Tensor:
+    """PGD on the cross-entropy from the clean image, as a user would write it."""
+    net.requires_grad_(False)
+    x_adv = x
+    for _ in range(steps):
+        x_adv = x_adv.detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(F.cross_entropy(net(x_adv), y, reduction="sum"), x_adv)
+        x_adv = (x_adv + step_size * gradient.sign()).clamp(x - eps, x + eps).clamp(0, 1)
+    return x_adv.detach()
+
+
+def map_gradient(net: nn.Module, x: Tensor, y: Tensor, clean: Tensor, *, beta: float) -> Tensor:
+    """The gradient in the image of 1 - cos between |x * gradient| on the softplus surrogate and the clean map."""
+    net.requires_grad_(False)
+    x = x.detach().requires_grad_()
+    with softplus_surrogate(beta):
+        (gradient,) = torch.autograd.grad(net(x).gather(1, y[:, None]).sum(), x, create_graph=True)
+    amount = (x * gradient).abs().sum(1)
+    distance = 1 - torch.cosine_similarity(amount.flatten(1), clean.flatten(1), dim=1)
+    return torch.autograd.grad(distance.sum(), x)[0]
