@@ -27,16 +27,8 @@ class SquaredGradient(GradientMap):
     chunk: int | None = None
     power: int = 2
 
-    def maps(
-        self,
-        model: Model,
-        x: Tensor,
-        targets: Sequence[Target],
-        *,
-        start: Tensor | None = None,
-        create_graph: bool = False,
-    ) -> Maps:
-        found = Gradient(chunk=self.chunk).maps(model, x, targets, start=start, create_graph=create_graph)
+    def maps(self, model: Model, x: Tensor, targets: Sequence[Target], *, create_graph: bool = False) -> Maps:
+        found = Gradient(chunk=self.chunk).maps(model, x, targets, create_graph=create_graph)
         return Maps([gradient**self.power for gradient in found.maps], found.logits)
 
 

@@ -28,16 +28,8 @@ class GradientMap(ABC):
     score: Score
 
     @abstractmethod
-    def maps(
-        self,
-        model: Model,
-        x: Tensor,
-        targets: Sequence[Target],
-        *,
-        start: Tensor | None = None,
-        create_graph: bool = False,
-    ) -> Maps:
-        """One map per (score, labels) in `targets`, with shared forward passes. `start` is for path methods only."""
+    def maps(self, model: Model, x: Tensor, targets: Sequence[Target], *, create_graph: bool = False) -> Maps:
+        """One map per (score, labels) of `targets`; all share the forward passes. Path methods also take a `start`."""
 
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, create_graph: bool = False) -> Tensor:
         """The map of `score` for labels y [B], shaped like x."""
@@ -65,9 +57,3 @@ class GradientMap(ABC):
     def relative_gap(self, model: Model, x: Tensor, y: Tensor) -> Tensor | None:
         """|completeness gap| / |s(x) - s(x0)|, [B]; None for maps without the completeness property."""
         return None
-
-
-def refuse_start(attribution: GradientMap, start: Tensor | None) -> None:
-    """Raise if `start` is given to a map that is not a path method."""
-    if start is not None:
-        raise expected("a path method such as IntegratedGradients for the map between two images", got=attribution)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch  # noqa: F401 - for the doctest
 from torch import Tensor
 
-from holdfast.attribution.base import GradientMap, Maps, refuse_start
+from holdfast.attribution.base import GradientMap, Maps
 from holdfast.attribution.scores import true_logit
 from holdfast.engine.gradients import check_chunk, weighted_gradients
 from holdfast.types import Model, Score, Target
@@ -26,16 +26,7 @@ class Gradient(GradientMap):
     def __post_init__(self) -> None:
         check_chunk(self.chunk)
 
-    def maps(
-        self,
-        model: Model,
-        x: Tensor,
-        targets: Sequence[Target],
-        *,
-        start: Tensor | None = None,
-        create_graph: bool = False,
-    ) -> Maps:
-        refuse_start(self, start)
+    def maps(self, model: Model, x: Tensor, targets: Sequence[Target], *, create_graph: bool = False) -> Maps:
         found = weighted_gradients(
             model,
             x,

@@ -28,14 +28,6 @@ class InputXGradient(GradientMap):
     def __post_init__(self) -> None:
         check_chunk(self.chunk)
 
-    def maps(
-        self,
-        model: Model,
-        x: Tensor,
-        targets: Sequence[Target],
-        *,
-        start: Tensor | None = None,
-        create_graph: bool = False,
-    ) -> Maps:
-        found = Gradient(chunk=self.chunk).maps(model, x, targets, start=start, create_graph=create_graph)
+    def maps(self, model: Model, x: Tensor, targets: Sequence[Target], *, create_graph: bool = False) -> Maps:
+        found = Gradient(chunk=self.chunk).maps(model, x, targets, create_graph=create_graph)
         return Maps([x * gradient for gradient in found.maps], found.logits)

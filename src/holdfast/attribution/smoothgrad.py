@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast import rng
-from holdfast.attribution.base import GradientMap, Maps, refuse_start
+from holdfast.attribution.base import GradientMap, Maps
 from holdfast.attribution.scores import true_logit
 from holdfast.engine.gradients import check_chunk, weighted_gradients
 from holdfast.errors import expected
@@ -38,16 +38,7 @@ class SmoothGrad(GradientMap):
         if not self.sigma >= 0:
             raise expected("sigma >= 0", got=self.sigma, fix="it is a standard deviation in pixel units of [0, 1]")
 
-    def maps(
-        self,
-        model: Model,
-        x: Tensor,
-        targets: Sequence[Target],
-        *,
-        start: Tensor | None = None,
-        create_graph: bool = False,
-    ) -> Maps:
-        refuse_start(self, start)
+    def maps(self, model: Model, x: Tensor, targets: Sequence[Target], *, create_graph: bool = False) -> Maps:
         noise = self._noise(x)
         found = weighted_gradients(
             model,

@@ -80,11 +80,10 @@ class LossContext:
         if request not in self._maps:
             together = list(dict.fromkeys([request, *(r for r in self.requests if r.shares_passes(request))]))
             targets = [(r.score, self._labels(r)) for r in together]
-            start = self.pair.x if request.path is MapPath.BETWEEN else None
+            path = {"start": self.pair.x} if request.path is MapPath.BETWEEN else {}
             end = self.pair.x if request.path is MapPath.TO_CLEAN else self.pair.x_adv
-            graph = torch.is_grad_enabled()
             with surrogate_or_network(request.beta):
-                found = request.attribution.maps(self.model, end, targets, start=start, create_graph=graph)
+                found = request.attribution.maps(self.model, end, targets, create_graph=torch.is_grad_enabled(), **path)
             self._maps |= dict(zip(together, found.maps, strict=True))
             if found.logits is not None:
                 self._logits.setdefault((request.path.end, request.beta), found.logits)
