@@ -7,7 +7,8 @@ from tests.doors.material import digits, digits_file, network
 
 import holdfast as hf
 from holdfast.cli import main
-from holdfast.engine.passes import PassCounter
+from holdfast.engine.passes import PassCounter, count_passes
+from holdfast.evaluation import Evaluation
 from holdfast.evaluation.audit import fit_to_minutes
 from holdfast.evaluation.cost import CostEstimate, fit_images_and_steps
 from holdfast.recipes import AttackSettings, make_attacks
@@ -101,3 +102,18 @@ def test_ctrl_c_leaves_a_report_and_the_command_that_goes_on(
     monkeypatch.setattr(CostEstimate, "progress", real)
     assert main(words) == 0
     assert len({row.id for row in read_run(tmp_path / "run").examples.rows}) == 40
+
+
+def test_the_search_uses_few_points_and_the_score_all() -> None:
+    def audited(**changes: object) -> tuple[int, Evaluation]:
+        settings = hf.AuditSettings(eps=0.1, steps=4, ig_steps=50, limit=12, strong=False, **changes)
+        with count_passes() as counter:
+            done = hf.audit(network(), digits(), settings)
+        return counter.passes, done.evaluation
+
+    few, fast = audited()
+    many, full = audited(search_ig_steps=None)
+    assert few < 0.45 * many
+    for one, other in zip(fast.rows, full.rows, strict=True):
+        assert one.completeness_gap == other.completeness_gap  # the full map of the clean image
+    assert audited(map="gradient")[1].summary["n"] == 12  # one point: nothing to save

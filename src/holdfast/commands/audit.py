@@ -25,6 +25,7 @@ def audit(
     steps: int = 50,
     k: int | None = None,
     ig_steps: int = 50,
+    search_ig_steps: int | None = 10,
     limit: int | None = 64,
     minutes: float | None = None,
     map: str = "ig",  # noqa: A002 - the name of the option
@@ -62,6 +63,8 @@ def audit(
         steps: Number of attack steps.
         k: Number of top pixels to compare; by default a tenth of the pixels.
         ig_steps: Number of points of integrated gradients.
+        search_ig_steps: Number of points inside the search; the image that is found is scored with all points. None
+            uses all points in the search, too.
         limit: Number of images, a stratified subset drawn with the seed; None means all.
         minutes: Time limit: attack at most --limit images, as many as fit, and take fewer steps if need be.
         map: Explanation to audit: ig, gradient, input-x-gradient or smoothgrad.
@@ -92,6 +95,7 @@ def audit(
         steps=steps,
         k=k,
         ig_steps=ig_steps,
+        search_ig_steps=search_ig_steps,
         limit=limit,
         map=map,
         strong=strong,
