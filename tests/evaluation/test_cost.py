@@ -7,6 +7,7 @@ from tests.doors.material import digits, digits_file, network
 
 import holdfast as hf
 from holdfast.cli import main
+from holdfast.commands.audit import _without_minutes
 from holdfast.engine.passes import PassCounter, count_passes
 from holdfast.evaluation import Evaluation
 from holdfast.evaluation.audit import fit_to_minutes
@@ -117,3 +118,11 @@ def test_the_search_uses_few_points_and_the_score_all() -> None:
     for one, other in zip(fast.rows, full.rows, strict=True):
         assert one.completeness_gap == other.completeness_gap  # the full map of the clean image
     assert audited(map="gradient")[1].summary["n"] == 12  # one point: nothing to save
+
+
+@pytest.mark.parametrize("given", [["--minutes", "5"], ["--minutes=5"]])
+def test_the_command_that_goes_on_has_the_settings_that_were_chosen(given: list[str]) -> None:
+    settings = hf.AuditSettings(limit=7, steps=9)
+    words = ["audit", "--k", "5", *given, "--out", "a"]
+    assert _without_minutes(words, settings) == ["audit", "--k", "5", "--out", "a", "--limit", "7", "--steps", "9"]
+    assert _without_minutes(["audit", "--k", "5"], settings) == ["audit", "--k", "5"]

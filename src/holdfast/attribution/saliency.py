@@ -1,12 +1,10 @@
 """From an attribution to the saliency map that is shown, attacked and compared."""
 
-from contextlib import nullcontext
-
 import torch
 from torch import Tensor
 
 from holdfast.errors import expected
-from holdfast.models.surrogate import softplus_surrogate
+from holdfast.models.surrogate import surrogate_or_network
 from holdfast.types import Attribution, Model
 
 
@@ -29,6 +27,6 @@ def map_of(
     model: Model, x: Tensor, y: Tensor, attribution: Attribution, *, beta: float | None = None, graph: bool = False
 ) -> Tensor:
     """The saliency map [B, H, W] of the network, or of its softplus surrogate if `beta` is given."""
-    with softplus_surrogate(beta) if beta is not None else nullcontext():
+    with surrogate_or_network(beta):
         found = attribution(model, x, y, create_graph=graph)
     return saliency_map(found if graph else found.detach())

@@ -137,11 +137,7 @@ def _interrupted(out: Path, page: Path, title: str, settings: "AuditSettings") -
     from holdfast.runs import read_run
     from holdfast.training import Interrupted
 
-    words = [word for word in sys.argv[1:] if word != "--minutes"]
-    if "--minutes" in sys.argv:  # the settings that were chosen for the time, so that the rows fit
-        words.remove(sys.argv[sys.argv.index("--minutes") + 1])
-        words += ["--limit", str(settings.limit), "--steps", str(settings.steps)]
-    command = shlex.join(["holdfast", *words])
+    command = shlex.join(["holdfast", *_without_minutes(sys.argv[1:], settings)])
     rows = read_run(out).examples.rows if (out / "examples.csv").exists() else ()
     if not rows:
         return Interrupted(f"interrupted before the first rows; start again with: {command}", signal="SIGINT")
@@ -150,6 +146,16 @@ def _interrupted(out: Path, page: Path, title: str, settings: "AuditSettings") -
     return Interrupted(
         f"interrupted after {done} images; report so far: {page}; go on with: {command}", signal="SIGINT"
     )
+
+
+def _without_minutes(words: list[str], settings: "AuditSettings") -> list[str]:
+    """The command's words with the images and steps that --minutes chose in its place, so that the rows fit."""
+    place = next((at for at, word in enumerate(words) if word.partition("=")[0] == "--minutes"), None)
+    if place is None:
+        return words
+    behind = place + (1 if "=" in words[place] else 2)
+    chosen = ["--limit", str(settings.limit), "--steps", str(settings.steps)]
+    return [*words[:place], *words[behind:], *chosen]
 
 
 def _network(

@@ -60,9 +60,11 @@ def train(
     fixed = {"train.init": init, "model.name": model, "data.name": data, "seed": seed, "train.device": device}
     changes = [(key, str(value)) for key, value in fixed.items() if value is not None]
     changes += [(key, text) for key, text in overrides]
+    from holdfast.experiment.layout import has_checkpoint
+
     folder = out or _default_folder(preset, config, seed or 0, resume, _own_name(preset, model, data))
     settings = _config(preset, config, folder, resume, changes)
-    if not (resume and any((folder / "checkpoints").glob("step-*"))):
+    if not (resume and has_checkpoint(folder)):
         _train_starts(settings, folder, quiet, [change for change in changes if change[0] in _FOR_STARTS_TOO])
     _run(settings, folder, resume, quiet)
 

@@ -78,6 +78,11 @@ class AuditSettings:
         """Names of the attacks to run."""
         return self.attacks or ((REFERENCE, STRONGEST, CONTROL) if self.strong else (REFERENCE, CONTROL))
 
+    def top_k(self, data: Dataset) -> int:
+        """The number of top pixels that are compared on images like those of `data`."""
+        _, height, width = data.image_shape
+        return max(1, height * width // 10) if self.k is None else self.k
+
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
@@ -184,8 +189,7 @@ def audit(
         raise expected("labels = 'given' or 'predicted'", got=repr(labels))
     if labels == "predicted":
         data = _relabelled(network, data, device)
-    pixels = data.image_shape[1] * data.image_shape[2]
-    k = max(1, pixels // 10) if settings.k is None else settings.k
+    k = settings.top_k(data)
     info = RunInfo(dataset=data.name, method="audit", preset="", seed=settings.seed, class_names=data.class_names)
     done = evaluate(network, data, _protocol(settings, k), info=info, out=out, device=device, on_progress=on_progress)
     return Audit(evaluation=done, settings=settings, k=k, notes=_notes(done, data, labels))
@@ -208,8 +212,8 @@ def fit_to_minutes(
         raise expected("minutes > 0", got=minutes)
     network = model if isinstance(model, Classifier) else Classifier(model)
     few = data.stratified(min(PROBE_IMAGES, len(data)), seed=settings.seed)
-    k = settings.k or max(1, data.image_shape[1] * data.image_shape[2] // 10)
-    probe = replace(_protocol(replace(settings, steps=PROBE_STEPS), k), diagnose=0, panels=0, pgd=None)
+    few_steps = _protocol(replace(settings, steps=PROBE_STEPS), settings.top_k(data))
+    probe = replace(few_steps, diagnose=0, panels=0, pgd=None)
     relabelled = _relabelled(network, few, device)
     evaluate(network, relabelled.subset([0]), probe, device=device)  # the first call sets things up
     started = clock()

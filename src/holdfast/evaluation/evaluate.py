@@ -12,18 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from holdfast.attacks.base import CleanSide, ExplanationAttack, Outcome, clean_side
 from holdfast.attacks.diagnostics import diagnose
 from holdfast.attacks.explanation import PGDExplanationAttack
-from holdfast.data.dataset import Dataset, to_float
+from holdfast.data.dataset import Dataset
 from holdfast.data.from_torch import as_dataset
 from holdfast.evaluation.accuracy import Accuracy, measure_accuracy, read_accuracy
 from holdfast.evaluation.identity import claim, identity
 from holdfast.evaluation.pictures import make_panels
-from holdfast.evaluation.protocol import Evaluation, EvaluationProtocol, OnProgress
-from holdfast.rng import make_keys
+from holdfast.evaluation.protocol import Evaluation, EvaluationProtocol, OnProgress, tensors
 from holdfast.runs.names import CONTROL
 from holdfast.runs.panels import write_panels
 from holdfast.runs.provenance import collect_provenance
@@ -146,7 +144,7 @@ class _Job:
         few = subset.subset(range(min(self.protocol.diagnose, len(subset))))
         if not len(few):
             return {}
-        x, y, keys = _tensors(few, self.protocol.seed, self.device)
+        x, y, keys = tensors(few, self.protocol.seed, self.device)
         return {
             name: list(diagnose(attack, self.model, x, y, keys=keys).warnings)
             for name, attack in self.protocol.attacks.items()
@@ -169,7 +167,7 @@ def _attack_batch(
     sides: MapCache[CleanSide],
 ) -> list[ExampleRow]:
     """Rows of one attack on one batch; clean maps and completeness gaps are computed once per attribution."""
-    x, y, keys = _tensors(part, seed, device)
+    x, y, keys = tensors(part, seed, device)
     clean = sides.find(attack.attribution) or clean_side(model, x, y, attack.attribution, with_gap=True)
     sides.store(attack.attribution, clean)
     result = attack.run(model, x, y, keys=keys, clean=clean)
@@ -220,8 +218,3 @@ def _summary(rows: Sequence[ExampleRow], accuracy: Accuracy, info: RunInfo) -> d
     for name, (share, n) in measured.items():
         summary |= share_with_interval(name, share, n)
     return summary
-
-
-def _tensors(part: Dataset, seed: int, device: torch.device | str | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Images, labels and random keys of a subset, on the device."""
-    return to_float(part.x, device), part.y.to(device), make_keys(seed, part.ids.to(device))

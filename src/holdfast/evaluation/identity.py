@@ -88,12 +88,17 @@ def words_of(attack: Any) -> str:
 
 
 def _tree(text: str) -> Any:
-    """A description as nested tuples with current names and without defaults; None if it cannot be parsed."""
+    """A description as nested tuples with today's names and without defaults; None for text that is not one."""
     try:
-        quoted = re.sub(r"<[^<>]*>", lambda match: repr(match.group(0).split(".")[-1]), text)
-        return _simplified(ast.parse(quoted, mode="eval").body)
+        return _simplified(_parsed(text))
     except (SyntaxError, ValueError, RecursionError):
         return None
+
+
+def _parsed(text: str) -> ast.expr:
+    """The text of settings as a syntax tree; functions and objects, such as <function f>, become strings."""
+    quoted = re.sub(r"<[^<>]*>", lambda match: repr(match.group(0).split(".")[-1]), text)
+    return ast.parse(quoted, mode="eval").body
 
 
 def _simplified(node: ast.AST) -> Any:
@@ -116,14 +121,8 @@ def _defaults() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for kind in _settings_classes():
         plain = {f.name: f.default for f in dataclasses.fields(kind) if f.default is not dataclasses.MISSING}
-        texts = {name: words_of(value) for name, value in plain.items()}
-        quoted = {name: re.sub(r"<[^<>]*>", lambda m: repr(m.group(0).split(".")[-1]), t) for name, t in texts.items()}
-        found[kind.__name__] = {name: _default_tree(text) for name, text in quoted.items()}
+        found[kind.__name__] = {name: ast.unparse(_parsed(words_of(value))) for name, value in plain.items()}
     return found
-
-
-def _default_tree(text: str) -> Any:
-    return ast.unparse(ast.parse(text, mode="eval").body)
 
 
 def _settings_classes() -> Iterator[type]:

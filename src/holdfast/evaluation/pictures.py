@@ -5,10 +5,9 @@ from collections.abc import Sequence
 import torch
 
 from holdfast.attribution.saliency import map_of
-from holdfast.data.dataset import Dataset, to_float
+from holdfast.data.dataset import Dataset
 from holdfast.engine.modes import evaluating
-from holdfast.evaluation.protocol import EvaluationProtocol
-from holdfast.rng import make_keys
+from holdfast.evaluation.protocol import EvaluationProtocol, tensors
 from holdfast.runs.panels import Panels
 from holdfast.runs.rows import ExampleRow
 from holdfast.types import Model
@@ -34,7 +33,7 @@ def make_panels(
     if not protocol.panels or not chosen or subset.image_shape[0] not in (1, 3):
         return None
     part = subset.subset([positions[i] for i in chosen])
-    x, y, keys = to_float(part.x, device), part.y.to(device), make_keys(protocol.seed, part.ids.to(device))
+    x, y, keys = tensors(part, protocol.seed, device)
     x_adv = attack(model, x, y, keys=keys)
     with evaluating(model), torch.no_grad():
         shown = [map_of(model, image, y, attack.attribution).half().cpu().numpy() for image in (x, x_adv)]

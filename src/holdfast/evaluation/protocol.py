@@ -4,8 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from holdfast.attacks.base import ExplanationAttack
 from holdfast.attacks.pgd import PGD
+from holdfast.data.dataset import Dataset, to_float
+from holdfast.rng import make_keys
 from holdfast.runs.panels import Panels
 from holdfast.runs.rows import ExampleRow
 
@@ -45,3 +50,8 @@ class Evaluation:
     rows: tuple[ExampleRow, ...]
     summary: dict[str, Any]
     panels: Panels | None = None
+
+
+def tensors(part: Dataset, seed: int, device: torch.device | str | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Images, labels and random keys of a subset, on the device."""
+    return to_float(part.x, device), part.y.to(device), make_keys(seed, part.ids.to(device))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import expected
-from holdfast.experiment.layout import CONFIG, EXAMPLES, LOG, PROVENANCE, SUMMARY, WEIGHTS, has_checkpoint
+from holdfast.experiment.layout import CONFIG, EXAMPLES, LOG, PROVENANCE, SUMMARY, WEIGHTS, has_checkpoint, start_preset
 
 if TYPE_CHECKING:
     from holdfast.config import RunConfig
@@ -63,14 +63,13 @@ class Job:
 
     def start(self) -> "Job | None":
         """The job of the run that this one is initialised from, which is only trained; None if there is none."""
-        from holdfast.config import preset_names, run_name
+        from holdfast.config import run_name
 
-        dataset, _, method = self.preset.partition("/")
-        init, tier = self.config().train.init, method.partition(":")[2]
-        preset = f"{dataset}/{init}:{tier}"
-        if init is None or preset not in preset_names():
+        config = self.config()
+        preset = start_preset(config)
+        if preset is None or config.train.init is None:
             return None
-        folder = self.folder.parent / run_name(init, self.seed)
+        folder = self.folder.parent / run_name(config.train.init, self.seed)
         changes = tuple((key, value) for key, value in self.changes if key != "train.init")
         return Job(preset=preset, folder=folder, seed=self.seed, changes=changes, measured=False)
 

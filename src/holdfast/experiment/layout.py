@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from holdfast.config import run_name
+from holdfast.config import RunConfig, preset_names, run_name
 
 CONFIG, PROVENANCE, WEIGHTS = "config.toml", "provenance.json", "weights.safetensors"
 SUMMARY, LOG, EXAMPLES, CHECKPOINTS = "summary.json", "log.jsonl", "examples.csv", "checkpoints"
@@ -22,6 +22,13 @@ def run_folder(preset: str, seed: int = 0, out: Path = Path("runs")) -> Path:
     dataset, _, rest = preset.partition("/")
     method, _, tier = rest.partition(":")
     return dataset_folder(out, tier, dataset) / run_name(method, seed)
+
+
+def start_preset(config: RunConfig) -> str | None:
+    """The preset of the run that `train.init` names by its method, None if there is no such preset."""
+    dataset, _, method = config.preset.partition("/")
+    preset = f"{dataset}/{config.train.init}:{method.partition(':')[2]}"
+    return preset if config.train.init and preset in preset_names() else None
 
 
 def has_checkpoint(folder: Path) -> bool:

@@ -22,15 +22,13 @@ from holdfast.config import (
     config_from_file,
     config_text,
     differences,
-    find_preset,
     make_config,
-    preset_names,
     run_name,
 )
 from holdfast.data import Dataset, Loader
 from holdfast.data import load as load_dataset
 from holdfast.errors import InputError, expected
-from holdfast.experiment.layout import CONFIG, PROVENANCE, WEIGHTS, has_checkpoint, run_folder
+from holdfast.experiment.layout import CONFIG, PROVENANCE, WEIGHTS, has_checkpoint, run_folder, start_preset
 from holdfast.experiment.networks import build_model, put_weights
 from holdfast.models import Classifier
 from holdfast.objective import Objective
@@ -166,14 +164,6 @@ def start_of(config: RunConfig, out: Path) -> Path | None:
         got = f"none at {' or '.join(dict.fromkeys(map(str, places)))}"
         raise expected("initial weights (train.init)", got=got, fix=fix)
     return found
-
-
-def start_preset(config: RunConfig) -> str | None:
-    """The preset of the run that `train.init` names by its method, None if there is no such preset."""
-    dataset, _, method = config.preset.partition("/")
-    tier = method.partition(":")[2]
-    preset = f"{dataset}/{config.train.init}:{tier}"
-    return find_preset(preset) if config.train.init and preset in preset_names() else None
 
 
 def missing_starts(config: RunConfig, out: Path) -> list[tuple[str, Path]]:

@@ -5,7 +5,6 @@ takes the logits at an image from a path that ends there. A context is used for 
 contents never become outdated.
 """
 
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -17,7 +16,7 @@ from holdfast.attribution.scores import most_confusing
 from holdfast.engine.cpu_kernels import fast_kernels_for
 from holdfast.engine.gradients import check_logits
 from holdfast.engine.passes import add_passes
-from holdfast.models.surrogate import softplus_surrogate
+from holdfast.models.surrogate import surrogate_or_network
 from holdfast.types import MapCache, Model, Pair, Score
 
 
@@ -115,8 +114,3 @@ class LossContext:
         add_passes(x.shape[0], 2 if torch.is_grad_enabled() else 1)
         with surrogate_or_network(beta), fast_kernels_for(self.model, x):
             return check_logits(self.model(x), x)
-
-
-def surrogate_or_network(beta: float | None) -> softplus_surrogate | nullcontext[None]:
-    """A context in which the network is its softplus surrogate with sharpness `beta`, or itself for None."""
-    return nullcontext() if beta is None else softplus_surrogate(beta)

@@ -11,6 +11,7 @@ with leak a (0 for the plain ReLU). As beta grows the surrogate converges to the
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -118,3 +119,8 @@ class softplus_surrogate(TorchFunctionMode):  # noqa: N801  (used like a functio
             return func(*args, **(kwargs or {}))
         self.swapped += 1
         return form(self.beta, *args, **(kwargs or {}))
+
+
+def surrogate_or_network(beta: float | None) -> softplus_surrogate | nullcontext[None]:
+    """A context in which the network is its softplus surrogate with sharpness `beta`, or itself for None."""
+    return nullcontext() if beta is None else softplus_surrogate(beta)
