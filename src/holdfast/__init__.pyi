@@ -17,6 +17,7 @@ from holdfast.attribution.integrated import IntegratedGradients as IntegratedGra
 from holdfast.attribution.saliency import saliency_map as saliency_map
 from holdfast.attribution.scores import ClassLogit as ClassLogit
 from holdfast.attribution.scores import ClassProbability as ClassProbability
+from holdfast.attribution.scores import centred_logit as centred_logit
 from holdfast.attribution.scores import margin as margin
 from holdfast.attribution.scores import most_confusing as most_confusing
 from holdfast.attribution.scores import true_logit as true_logit

@@ -6,6 +6,7 @@ from tests.oracles import tiny_images, tiny_net
 from torch import Tensor, nn
 
 import holdfast as hf
+from holdfast import rng
 from holdfast.engine.passes import count_passes
 from holdfast.losses import CACR, WACR, CrossEntropy, IGNorm
 from holdfast.objective.objective import Objective, Term
@@ -14,7 +15,8 @@ from holdfast.recipes import METHODS
 SETTINGS = {"eps": 0.1, "attack_steps": 2, "step_size": 0.05}
 EXTRA = {"art": {"k": 9}, "erar": {"ig_steps": 4, "attack_ig_steps": 2}, "igr": {"ig_steps": 3}}
 EXTRA["ig_norm"] = EXTRA["ig_sum_norm"] = EXTRA["erar"]
-EXTRA["erar_plus"] = EXTRA["erar"] | {"plain_share": 0.5}
+EXTRA["erar_plus"] = EXTRA["igr"]
+EXTRA["erar_plus_v1"] = EXTRA["erar"] | {"plain_share": 0.5}
 
 
 def method(name: str, net: nn.Module, **changes) -> Objective:
@@ -106,9 +108,23 @@ def test_trades_looks_at_the_clean_image_once() -> None:
 
 
 def test_parts_of_two_terms_are_both_kept() -> None:
-    parts = {k: float(v) for k, v in method("erar_plus", tiny_net())(*batch()).parts.items()}
+    parts = {k: float(v) for k, v in method("erar_plus_v1", tiny_net())(*batch()).parts.items()}
     total = 0.5 * parts["ce_perturbed"] + 4 * parts["map_cosine"] + 0.5 * parts["plain/ce_perturbed"]
     assert parts["total"] == pytest.approx(total)
+
+
+def test_erar_plus_by_hand() -> None:
+    """TRADES, and the cosine of the flattened centred maps at x and at a keyed random point of the ball."""
+    net, (x, y, keys) = tiny_net(), batch()
+    parts = {k: float(v) for k, v in method("erar_plus", net)(x, y, keys).parts.items()}
+    assert parts["total"] == pytest.approx(
+        parts["ce_clean"] + 6 * parts["kl_prediction"] + 4 * parts["map/map_cosine"], rel=1e-5
+    )
+    somewhere = hf.Linf(0.1).sample(rng.combine(keys, 0), x)
+    ig = hf.IntegratedGradients(steps=3, score=lambda z, y: z.gather(1, y[:, None])[:, 0] - z.mean(1))
+    one, other = ((hf.saliency_map(ig(net, at, y)).flatten(1) + 0.01).sqrt() for at in (x, somewhere))
+    by_hand = 1 - (one * other).sum(1) / (one.norm(dim=1) * other.norm(dim=1))
+    assert parts["map/map_cosine"] == pytest.approx(float(by_hand.mean()), rel=1e-4)
 
 
 def test_terms_with_coefficient_zero_cost_nothing() -> None:

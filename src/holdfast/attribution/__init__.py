@@ -14,6 +14,7 @@ from holdfast.attribution.saliency import map_of, saliency_map
 from holdfast.attribution.scores import (
     ClassLogit,
     ClassProbability,
+    centred_logit,
     margin,
     most_confusing,
     true_logit,
@@ -33,6 +34,7 @@ __all__ = [
     "IntegratedGradients",
     "Maps",
     "SmoothGrad",
+    "centred_logit",
     "make_map",
     "map_of",
     "margin",

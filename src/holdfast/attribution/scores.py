@@ -15,6 +15,17 @@ def true_logit(logits: Tensor, y: Tensor) -> Tensor:
     return logits.gather(1, y[:, None])[:, 0]
 
 
+def centred_logit(logits: Tensor, y: Tensor) -> Tensor:
+    """z_y - mean_c z_c, the true logit minus the mean logit.
+
+    A term common to all logits moves the map of the true logit and no prediction; it cancels here.
+
+    >>> centred_logit(torch.tensor([[3.0, 0.0, 0.0]]) + 100, torch.tensor([0]))
+    tensor([2.])
+    """
+    return true_logit(logits, y) - logits.mean(1)
+
+
 def true_probability(logits: Tensor, y: Tensor) -> Tensor:
     """softmax(z)_y, the f_TCI of the paper."""
     return true_logit(logits.softmax(1), y)

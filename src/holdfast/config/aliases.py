@@ -25,6 +25,20 @@ def current_names(values: Mapping[str, Any], section: str = "") -> dict[str, Any
     return found
 
 
+def current_method(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a config, with the method `erar_plus` of version 0.1 under its current name `erar_plus_v1`.
+
+    >>> current_method({"method": {"name": "erar_plus", "settings": {"attack_weight": 3.0}}})["method"]["name"]
+    'erar_plus_v1'
+    """
+    method = values.get("method")
+    if not isinstance(method, Mapping) or method.get("name") != "erar_plus":
+        return dict(values)
+    settings = method.get("settings")
+    first_version = isinstance(settings, Mapping) and "attack_weight" in settings
+    return {**values, "method": {**method, "name": "erar_plus_v1"}} if first_version else dict(values)
+
+
 def current_key(key: str) -> str:
     """The current name of one full key.
 

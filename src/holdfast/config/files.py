@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.config.aliases import current_names
+from holdfast.config.aliases import current_method, current_names
 from holdfast.config.merge import merge
 from holdfast.config.overrides import Override, apply_overrides
 from holdfast.config.presets import preset_values
@@ -38,7 +38,7 @@ def config_text(config: RunConfig) -> str:
 
 
 def _file_values(path: Path) -> dict[str, Any]:
-    values = current_names(read_toml(path))
+    values = current_method(current_names(read_toml(path)))
     base = values.pop("base", None)
     if base is None:
         return values

@@ -4,7 +4,19 @@ Imports `objective`, `attacks`, `losses`, `attribution` and `runs`.
 """
 
 from holdfast.recipes.attacks import KINDS, fgsm, ifia, ifia_ensemble, pgd, pgd_margin
-from holdfast.recipes.methods import METHODS, art, erar, erar_plus, ig_norm, ig_sum_norm, igr, madry, natural, trades
+from holdfast.recipes.methods import (
+    METHODS,
+    art,
+    erar,
+    erar_plus,
+    erar_plus_v1,
+    ig_norm,
+    ig_sum_norm,
+    igr,
+    madry,
+    natural,
+    trades,
+)
 from holdfast.recipes.protocols import ATTACKS, AttackSettings, make_attacks
 
 __all__ = [
@@ -15,6 +27,7 @@ __all__ = [
     "art",
     "erar",
     "erar_plus",
+    "erar_plus_v1",
     "fgsm",
     "ifia",
     "ifia_ensemble",

@@ -24,7 +24,7 @@ from torch import nn
 
 from holdfast.attacks.balls import Linf
 from holdfast.attacks.pgd import LAST, PGD
-from holdfast.attribution import IntegratedGradients, true_logit, true_probability
+from holdfast.attribution import IntegratedGradients, centred_logit, true_logit, true_probability
 from holdfast.losses import (
     CACR,
     WACR,
@@ -37,6 +37,7 @@ from holdfast.losses import (
     IGNorm,
     Loss,
     MapCosine,
+    NoDirection,
     PredictionKL,
 )
 from holdfast.objective.objective import Objective, Term
@@ -278,6 +279,60 @@ def erar_plus(
     attack_steps: int,
     step_size: float,
     weight: float = 4.0,
+    trades_weight: float = 6.0,
+    power: float = 0.5,
+    ig_steps: int = 5,
+    dead_zone: float = 0.0,
+    filter_spread: float = 0.0,
+    reduction: str = "mean",
+) -> Objective:
+    """Our method: TRADES, and the distance of the maps of the centred logit at a random point of the ball.
+
+        minimised in the weights:  CE(x) + trades_weight KL(softmax f(x) || softmax f(x'))
+                                   + weight (1 - cos(I(x)^power, I(x'')^power))
+                                   + dead_zone DeadZone + filter_spread FilterSpread
+        maximised in the input:    KL(softmax f(x) || softmax f(x'))    in x'
+
+    x'' is sampled uniformly from the ball, so the map term needs no search. I is the normalised saliency map of
+    integrated gradients of the centred logit (the true logit minus the mean logit), with `ig_steps` points; 0.01 is
+    added to it before it is raised to `power`. The mean logit moves the map of the true logit and no prediction, so
+    training against that map would lower the distance without stabilising what the network uses. `weight` sets the
+    trade-off between accuracy and stable maps; `weight=0` is TRADES.
+
+    `dead_zone` and `filter_spread` weigh the penalties `holdfast.losses.DeadZone` and `holdfast.losses.FilterSpread` of
+    the first layer. `eps`, `attack_steps` and `step_size` set the radius of the L-infinity ball and the number and size
+    of PGD steps. `reduction` is "mean" or "sum" over the batch.
+
+    >>> import torch
+    >>> import holdfast as hf
+    >>> model = hf.models.build("digits-cnn", seed=0)
+    >>> objective = erar_plus(model, eps=0.1, attack_steps=2, step_size=0.05)
+    >>> x, y = torch.linspace(0, 1, 128).reshape(2, 1, 8, 8), torch.tensor([3, 7])
+    >>> parts = objective(x, y, keys=torch.arange(2)).parts
+    >>> [name for name in sorted(parts) if "accuracy" not in name]
+    ['ce_clean', 'kl_prediction', 'map/map_cosine', 'total']
+    """
+    terms = [Term(AT_X + trades_weight * PredictionKL(), _search(PredictionKL(), eps, attack_steps, step_size))]
+    if weight:
+        explained = IntegratedGradients(steps=ig_steps, score=centred_logit)
+        distance = FlattenedCosine(attribution=explained, beta=None, through_clean=True, power=power)
+        somewhere = _search(NoDirection(), eps, attack_steps=0, step_size=0.0)
+        terms.append(Term(weight * distance, somewhere, name="map"))
+    return Objective(model, terms + _first_layer(eps, dead_zone, filter_spread), reduction=reduction, name="erar_plus")
+
+
+def _first_layer(eps: float, dead_zone: float, filter_spread: float) -> list[Term]:
+    penalties = ((dead_zone, DeadZone(level=eps)), (filter_spread, FilterSpread()))
+    return [Term(size * penalty) for size, penalty in penalties if size]
+
+
+def erar_plus_v1(
+    model: nn.Module,
+    *,
+    eps: float,
+    attack_steps: int,
+    step_size: float,
+    weight: float = 4.0,
     attack_weight: float = 3.0,
     beta: float = 5.0,
     ig_steps: int = 5,
@@ -290,7 +345,7 @@ def erar_plus(
     power: float = 1.0,
     reduction: str = "mean",
 ) -> Objective:
-    """Our method: trains the saliency maps of the true logit, the same maps that attacks change.
+    """Our first method: trains the saliency maps of the true logit at an x' that changes them.
 
         minimised in the weights:  (1 - plain_share) CE(x') + weight (1 - cos(I(x), I(x')))
                                    + plain_share CE(x'') + dead_zone DeadZone + filter_spread FilterSpread
@@ -313,7 +368,7 @@ def erar_plus(
     >>> import torch
     >>> import holdfast as hf
     >>> model = hf.models.build("digits-cnn", seed=0)
-    >>> objective = erar_plus(model, eps=0.1, attack_steps=2, step_size=0.05, plain_share=0.5)
+    >>> objective = erar_plus_v1(model, eps=0.1, attack_steps=2, step_size=0.05, plain_share=0.5)
     >>> x, y = torch.linspace(0, 1, 128).reshape(2, 1, 8, 8), torch.tensor([3, 7])
     >>> parts = objective(x, y, keys=torch.arange(2)).parts
     >>> [name for name in sorted(parts) if "accuracy" not in name]
@@ -331,12 +386,12 @@ def erar_plus(
     if plain_share > 0:
         plain = _search(AT_X_ADV, eps, plain_steps or attack_steps, plain_step_size or step_size)
         terms.append(Term(plain_share * AT_X_ADV, plain, name="plain"))
-    for size, penalty in ((dead_zone, DeadZone(level=eps)), (filter_spread, FilterSpread())):
-        terms += [Term(size * penalty)] if size else []
-    return Objective(model, terms, reduction=reduction, name="erar_plus")
+    terms += _first_layer(eps, dead_zone, filter_spread)
+    return Objective(model, terms, reduction=reduction, name="erar_plus_v1")
 
 
 METHODS = {
-    method.__name__: method for method in (natural, madry, trades, ig_norm, ig_sum_norm, art, erar, igr, erar_plus)
+    method.__name__: method
+    for method in (natural, madry, trades, ig_norm, ig_sum_norm, art, erar, igr, erar_plus, erar_plus_v1)
 }
 """Registry of the training methods by name. To add one, write a function above and add it here."""
