@@ -12,11 +12,13 @@ from holdfast.attribution.quadrature import RULES
 from holdfast.attribution.registry import MAPS, make_map
 from holdfast.attribution.saliency import map_of, saliency_map
 from holdfast.attribution.scores import (
+    SCORES,
     ClassLogit,
     ClassProbability,
     centred_logit,
     margin,
     most_confusing,
+    score_of,
     true_logit,
     true_loss,
     true_probability,
@@ -26,6 +28,7 @@ from holdfast.attribution.smoothgrad import SmoothGrad
 __all__ = [
     "MAPS",
     "RULES",
+    "SCORES",
     "ClassLogit",
     "ClassProbability",
     "Gradient",
@@ -40,6 +43,7 @@ __all__ = [
     "margin",
     "most_confusing",
     "saliency_map",
+    "score_of",
     "true_logit",
     "true_loss",
     "true_probability",

@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.attribution.gradient import Gradient
 from holdfast.attribution.input_x_gradient import InputXGradient
 from holdfast.attribution.integrated import IntegratedGradients
+from holdfast.attribution.scores import score_of
 from holdfast.attribution.smoothgrad import SmoothGrad
 from holdfast.errors import expected
 from holdfast.types import Attribution
@@ -23,12 +24,15 @@ MAPS: dict[str, Callable[..., Attribution]] = {
 def make_map(name: str, options: Mapping[str, Any] | None = None, **offered: Any) -> Attribution:
     """Build the map called `name` with `options`.
 
-    `offered` are defaults: the map uses those it has a parameter for, unless `options` sets them.
+    `offered` are defaults: the map uses those it has a parameter for, unless `options` sets them. A
+    `score` may be given by its name in `SCORES`.
 
     >>> make_map("ig", steps=20).steps
     20
     >>> make_map("gradient", steps=20)  # doctest: +ELLIPSIS
     Gradient(score=<function true_logit at 0x...>, chunk=None)
+    >>> make_map("gradient", {"score": "centred-logit"})  # doctest: +ELLIPSIS
+    Gradient(score=<function centred_logit at 0x...>, chunk=None)
     """
     if name not in MAPS:
         raise expected(f"map to be one of {', '.join(MAPS)}", got=repr(name))
@@ -37,4 +41,7 @@ def make_map(name: str, options: Mapping[str, Any] | None = None, **offered: Any
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise expected(f"options of the map {name} ({', '.join(known)})", got=", ".join(unknown))
-    return MAPS[name](**{key: value for key, value in offered.items() if key in known} | options)
+    chosen = {key: value for key, value in offered.items() if key in known} | options
+    if "score" in chosen:
+        chosen["score"] = score_of(chosen["score"])
+    return MAPS[name](**chosen)

@@ -1,6 +1,7 @@
-"""Scores: the scalar that a map explains, as a function of logits and label.
+"""Scores: the scalar that a map explains, as a function of logits and label, and their registry.
 
-Each score takes `(logits [B, K], y [B])` and returns `[B]`.
+Each score takes `(logits [B, K], y [B])` and returns `[B]`. To add one that configs and commands can name, add it to
+`SCORES`.
 """
 
 from dataclasses import dataclass
@@ -8,6 +9,9 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from holdfast.errors import expected
+from holdfast.types import Score
 
 
 def true_logit(logits: Tensor, y: Tensor) -> Tensor:
@@ -64,3 +68,26 @@ class ClassProbability:
 
     def __call__(self, logits: Tensor, y: Tensor) -> Tensor:
         return logits.softmax(1)[:, self.index]
+
+
+SCORES: dict[str, Score] = {
+    "true-logit": true_logit,
+    "centred-logit": centred_logit,
+    "true-probability": true_probability,
+    "true-loss": true_loss,
+    "margin": margin,
+}
+"""Name -> score, for configs and commands."""
+
+
+def score_of(score: str | Score) -> Score:
+    """The score called `score`; a function is returned as it is.
+
+    >>> score_of("centred-logit") is centred_logit
+    True
+    """
+    if callable(score):
+        return score
+    if not isinstance(score, str) or score not in SCORES:
+        raise expected(f"score to be one of {', '.join(SCORES)}", got=repr(score))
+    return SCORES[score]
