@@ -11,6 +11,7 @@ from torch import nn
 
 import holdfast as hf
 from holdfast.attacks import Ensemble, Manipulation, Outcome, diagnose, random_control
+from holdfast.attacks.diagnostics import Diagnosis
 from holdfast.attribution import map_of
 
 KEYS = hf.make_keys(0, torch.arange(24))
@@ -199,6 +200,23 @@ def test_diagnosis_sees_each_kind_of_blindness(model: nn.Module, batch: tuple) -
     assert "too few steps" in warnings(ifia(steps=2, step_size=0.01))
     assert "random signs" in warnings(ifia(kind="random"))
     assert "taken at random" in warnings(ifia(kind="random"))
+
+
+@pytest.mark.parametrize(
+    ("gain", "words"),
+    [
+        (-0.149, "weaker than noise: its median Kendall's tau is 0.149 above"),
+        (-0.0001, "no stronger than noise"),
+        (0.0001, "no stronger than noise"),
+        (0.01, "by only 0.010 more than random signs"),
+    ],
+)
+def test_diagnosis_says_how_the_attack_compares_with_noise(gain: float, words: str) -> None:
+    sound = {"zero_gradients": 0.0, "surrogate_agreement": 1.0, "doubling_gain": 0.0}
+    (warning,) = Diagnosis(**sound, gain_over_noise=gain).warnings
+    assert words in warning
+    assert "-0" not in warning
+    assert Diagnosis(**sound, gain_over_noise=0.02).warnings == ()
 
 
 class Thresholds(nn.Module):

@@ -1,6 +1,7 @@
 """The metrics against SciPy, against hand-computed values, and on the inputs that have no answer."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from scipy import stats
 
 from holdfast import metrics
 from holdfast.errors import InputError
-from holdfast.metrics import rank_correlation
+from holdfast.metrics import METRICS, rank_correlation
 from holdfast.metrics import rank_correlation_cpu as ranks
 
 RANK_METRICS = [
@@ -28,13 +29,13 @@ VALUES = st.one_of(
 
 @st.composite
 def pair_of_maps(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
-    shape = draw(st.tuples(st.integers(1, 4), st.integers(2, 40)))
+    shape = draw(st.tuples(st.integers(1, 4), st.just(1), st.integers(2, 40)))
     return draw(hnp.arrays(np.float64, shape, elements=VALUES)), draw(hnp.arrays(np.float64, shape, elements=VALUES))
 
 
 def scipy_rows(oracle, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     constant = [np.ptp(x) == 0 or np.ptp(y) == 0 for x, y in zip(a, b, strict=True)]
-    return np.array([np.nan if c else oracle(x, y) for x, y, c in zip(a, b, constant, strict=True)])
+    return np.array([np.nan if c else oracle(x.ravel(), y.ravel()) for x, y, c in zip(a, b, constant, strict=True)])
 
 
 @pytest.mark.parametrize(("metric", "oracle"), RANK_METRICS, ids=["kendall", "spearman"])
@@ -49,7 +50,7 @@ def test_equals_scipy(metric, oracle, maps: tuple[np.ndarray, np.ndarray]) -> No
 @given(zeros=st.sampled_from([0.0, 0.5, 0.8, 0.999]), seed=st.integers(0, 1000))
 def test_equals_scipy_on_long_maps(metric, oracle, zeros: float, seed: int) -> None:
     generator = np.random.default_rng(seed)
-    a = generator.normal(size=(2, 16384)) * (generator.random((2, 16384)) >= zeros)
+    a = generator.normal(size=(2, 128, 128)) * (generator.random((2, 128, 128)) >= zeros)
     b = (a + generator.normal(size=a.shape)) * (generator.random(a.shape) >= zeros)
     np.testing.assert_allclose(metric(torch.from_numpy(a), torch.from_numpy(b)), scipy_rows(oracle, a, b), atol=1e-6)
 
@@ -143,7 +144,7 @@ def test_numbers_of_64_bits_that_differ_only_in_the_last() -> None:
 
 
 def test_rows_taken_at_a_time_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    a, b = torch.randn(5, 40).clamp_min(0), torch.randn(5, 40).clamp_min(0)
+    a, b = torch.randn(5, 4, 10).clamp_min(0), torch.randn(5, 4, 10).clamp_min(0)
     at_once = metrics.kendall_tau(a, b), metrics.spearman_rho(a, b)
     monkeypatch.setattr(ranks, "AT_A_TIME", 80)
     assert torch.equal(torch.stack([metrics.kendall_tau(a, b), metrics.spearman_rho(a, b)]), torch.stack(at_once))
@@ -151,19 +152,21 @@ def test_rows_taken_at_a_time_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("metric", [metrics.kendall_tau, metrics.spearman_rho])
 def test_no_maps_and_maps_of_one_entry(metric) -> None:
-    assert metric(torch.rand(0, 5), torch.rand(0, 5)).shape == (0,)
-    assert metric(torch.rand(3, 1), torch.rand(3, 1)).isnan().all()
+    assert metric(torch.rand(0, 5, 5), torch.rand(0, 5, 5)).shape == (0,)
+    assert metric(torch.rand(3, 1, 1), torch.rand(3, 1, 1)).isnan().tolist() == [True] * 3
 
 
 def test_strided_maps_and_maps_with_a_gradient() -> None:
-    a, b = torch.randn(9, 4, requires_grad=True), torch.randn(9, 4)
+    a, b = torch.randn(5, 9, 4, requires_grad=True), torch.randn(5, 9, 4)
     for metric in (metrics.kendall_tau, metrics.spearman_rho):
-        assert torch.equal(metric(a.t(), b.t()), metric(a.t().contiguous(), b.t().contiguous()))
+        assert torch.equal(metric(a.mT, b.mT), metric(a.mT.contiguous(), b.mT.contiguous()))
 
 
-@pytest.mark.parametrize("bad", [torch.ones(2, 6), torch.full((2, 6), torch.nan), torch.full((2, 6), torch.inf)])
+@pytest.mark.parametrize(
+    "bad", [torch.ones(2, 2, 3), torch.full((2, 2, 3), torch.nan), torch.full((2, 2, 3), torch.inf)]
+)
 def test_maps_without_a_ranking_are_nan(bad: torch.Tensor) -> None:
-    good = torch.arange(12.0).reshape(2, 6)
+    good = torch.arange(12.0).reshape(2, 2, 3)
     mixed = torch.stack([good[0], bad[1]])
     for metric in (metrics.kendall_tau, metrics.spearman_rho, lambda a, b: metrics.top_k_intersection(a, b, 2)):
         assert metric(good, bad).isnan().all()
@@ -196,4 +199,33 @@ def test_shapes_must_agree() -> None:
     with pytest.raises(InputError, match="the same shape"):
         metrics.kendall_tau(torch.rand(1, 6), torch.rand(1, 5))
     with pytest.raises(InputError, match=r"\[B, H, W\]"):
-        metrics.center_shift(torch.rand(1, 6), torch.rand(1, 6))
+        metrics.center_shift(torch.rand(2, 3, 4, 4), torch.rand(2, 3, 4, 4))
+    with pytest.raises(InputError, match=r"maps \[H, W\]"):
+        metrics.kendall_tau(torch.rand(6), torch.rand(6))
+
+
+@pytest.mark.parametrize("name", list(METRICS))
+def test_two_dimensions_are_one_map(name: str) -> None:
+    a, b = torch.rand(5, 7), torch.rand(5, 7)
+    torch.testing.assert_close(METRICS[name](a, b, k=4), METRICS[name](a[None], b[None], k=4), rtol=0, atol=0)
+    assert METRICS[name](a, b, k=4).shape == (1,)
+
+
+@pytest.mark.parametrize("name", list(METRICS))
+def test_numpy_arrays_are_accepted(name: str) -> None:
+    a, b = np.random.default_rng(0).random((2, 3, 5, 7))
+    wanted = METRICS[name](torch.from_numpy(a), torch.from_numpy(b), k=4)
+    a.setflags(write=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # PyTorch warns about memory that it must not write to
+        for first, second in ((a, b), (a, torch.from_numpy(b))):
+            assert torch.equal(METRICS[name](first, second, k=4), wanted)
+        flipped = METRICS[name](a[:, ::-1], b[:, ::-1], k=4)  # negative strides
+    assert torch.equal(flipped, METRICS[name](a[:, ::-1].copy(), b[:, ::-1].copy(), k=4))
+    assert METRICS[name](a[0], b[0], k=4).tolist() == wanted[:1].tolist()
+
+
+def test_what_is_no_map_is_refused() -> None:
+    for other in (None, "map", {"a": 1}):
+        with pytest.raises(InputError, match="NumPy arrays of numbers"):
+            metrics.kendall_tau(np.eye(3), other)

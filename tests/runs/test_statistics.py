@@ -62,3 +62,9 @@ def test_wilson_by_hand() -> None:
     assert wilson(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
     assert wilson(10, 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
     assert wilson(0, 0) is None
+
+
+def test_wilson_ends_exactly_at_none_and_all() -> None:
+    for n in range(1, 400):
+        assert wilson(0, n)[0] == 0.0  # type: ignore[index]
+        assert wilson(n, n)[1] == 1.0  # type: ignore[index]

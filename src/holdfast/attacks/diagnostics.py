@@ -55,14 +55,21 @@ class Diagnosis:
                 self.doubling_gain > MAX_DOUBLING_GAIN,
                 f"twice the steps lower the median Kendall's tau by another {self.doubling_gain:.3f}: too few steps",
             ),
-            (
-                self.gain_over_noise < MIN_GAIN_OVER_NOISE,
-                f"the attack lowers the median Kendall's tau by only {self.gain_over_noise:.3f} more than random signs",
-            ),
+            (self.gain_over_noise < MIN_GAIN_OVER_NOISE, self._against_noise()),
         )
         if math.isnan(self.gain_over_noise):
             return ("no image could be attacked, so nothing is known about the attack",)
         return tuple(text for trips, text in checks if trips)
+
+    def _against_noise(self) -> str:
+        gain = round(self.gain_over_noise, 3)
+        if gain < 0:
+            return (
+                f"the attack is weaker than noise: its median Kendall's tau is {-gain:.3f} above that of random signs"
+            )
+        if gain == 0:
+            return "the attack is no stronger than noise: random signs lower the median Kendall's tau as much"
+        return f"the attack lowers the median Kendall's tau by only {gain:.3f} more than random signs"
 
 
 def diagnose(attack: PGDExplanationAttack, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> Diagnosis:

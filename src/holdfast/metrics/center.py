@@ -4,16 +4,18 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import expected
+from holdfast.metrics.maps import as_maps
 
 
 def center_shift(a: Tensor, b: Tensor) -> Tensor:
-    """Euclidean distance in pixels between the centres of mass of two maps [B, H, W].
+    """Euclidean distance in pixels between the centres of mass of two maps [B, H, W] or [H, W].
 
     >>> center_shift(torch.tensor([[[1.0, 0.0], [0.0, 0.0]]]), torch.tensor([[[0.0, 0.0], [0.0, 2.0]]]))
     tensor([1.4142], dtype=torch.float64)
     """
-    if a.dim() != 3 or a.shape != b.shape:
-        raise expected("two maps [B, H, W] of the same shape", got=f"{list(a.shape)} and {list(b.shape)}")
+    a, b = as_maps(a, b)
+    if a.dim() != 3:
+        raise expected("maps [B, H, W] or [H, W]", got=list(a.shape))
     return (center_of_mass(a.double()) - center_of_mass(b.double())).square().sum(1).sqrt()
 
 

@@ -86,7 +86,9 @@ def wilson(successes: int, n: int) -> Interval | None:
     share, z2 = successes / n, _NORMAL**2
     middle = (share + z2 / (2 * n)) / (1 + z2 / n)
     half = _NORMAL * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    # Exact ends: with no (or only) successes, rounding would leave a few 1e-17 between the end and 0 (or 1).
+    low = 0.0 if successes == 0 else max(0.0, middle - half)
+    return low, 1.0 if successes == n else min(1.0, middle + half)
 
 
 def _tails(statistic: Values) -> Interval:
