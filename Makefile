@@ -7,7 +7,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # -ra names every failed and skipped test and why, so that a missing browser or dataset is said plainly.
 TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -ra
 
-.PHONY: demo test test-long check lint types format bench clean help
+.PHONY: demo test test-long check lint types format bench zoo clean help
 
 help:
 	@echo "make demo    train and attack on embedded data, write a report"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-long  all tests, with every fault and 100,000 generated inputs: an hour or more"
 	@echo "make check   format, lint, types and tests"
 	@echo "make bench   measure speed against the peers"
+	@echo "make zoo     remake the index and the model cards of the trained networks from results/"
 	@echo "make clean   remove the environment and everything made here"
 
 # pip is told the exact version of every package. torch comes first: other packages ask for any version of it, and the
@@ -62,6 +63,10 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	@$(BIN)/holdfast bench
+
+# Index, model cards and packaged weights from the committed run directories.
+zoo: $(VENV)/.runtime
+	@$(BIN)/python -m holdfast.zoo.build results
 
 clean:
 	@echo "removing the environment and all caches ..."

@@ -27,6 +27,7 @@ ROOMS: dict[str, tuple[float, str]] = {
     "training": (4.1, "the loop"),
     "evaluation": (4, "protocol, audit"),
     "report": (0, "tables, page"),
+    "zoo": (0, "trained networks"),
     "experiment": (3.1, "config to run"),
     "bench": (5, "speed"),
     "commands": (1.2, "the command line"),

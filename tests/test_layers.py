@@ -31,6 +31,7 @@ ROOMS = (
     "config",
     "training",
     "evaluation",
+    "zoo",
     "experiment",
     "bench",
     "commands",

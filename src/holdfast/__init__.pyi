@@ -7,6 +7,7 @@ from holdfast import metrics as metrics
 from holdfast import models as models
 from holdfast import recipes as recipes
 from holdfast import training as training
+from holdfast import zoo as zoo
 from holdfast.attacks.balls import L2 as L2
 from holdfast.attacks.balls import Linf as Linf
 from holdfast.attacks.pgd import LAST as LAST

@@ -31,6 +31,9 @@ COMMANDS = {
     "presets": ("holdfast.commands.presets:list_presets", "list the presets (dataset/method:tier)"),
     "presets show": ("holdfast.commands.presets:show_preset", "print all settings of one preset"),
     "presets diff": ("holdfast.commands.presets:diff_presets", "compare the settings of two presets"),
+    "zoo list": ("holdfast.commands.zoo:list_networks", "list the trained networks that can be loaded by name"),
+    "zoo card": ("holdfast.commands.zoo:show_card", "print the model card of a network"),
+    "zoo get": ("holdfast.commands.zoo:get_network", "get the weights of a network and verify them"),
     "data list": (
         "holdfast.commands.data:list_datasets",
         "list the datasets, whether they are on this machine, and their sources",

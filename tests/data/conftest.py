@@ -1,28 +1,24 @@
-"""Tiny datasets in the original formats, and a local web server that can misbehave."""
+"""Tiny datasets in the original formats."""
 
 import gzip
-import http.server
 import io
 import struct
 import tarfile
-import threading
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.web import QUICK, Server, serving
 
 from holdfast.data.datasets import mnist
 from holdfast.data.formats.arrays import Arrays, make_arrays
 from holdfast.data.sources.download import Download
 from holdfast.data.sources.kinds import RootFolder, Source, Upstream
 from holdfast.data.spec import DatasetSpec
-
-QUICK = Download(allow_local_http=True, pause=0.0, timeout=5.0)
 
 
 def idx_bytes(array: NDArray[np.uint8]) -> bytes:
@@ -89,69 +85,6 @@ def write_zip(path: Path, members: dict[str, bytes]) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in members.items():
             archive.writestr(name, data)
-
-
-@dataclass
-class Server:
-    """Serves `files`; `drops` lists after how many bytes to cut successive answers; `ranges` logs what was asked."""
-
-    url: str = ""
-    files: dict[str, bytes] = field(default_factory=dict)
-    drops: list[int] = field(default_factory=list)
-    redirects: dict[str, str] = field(default_factory=dict)
-    ranges: list[str | None] = field(default_factory=list)
-    honours_range: bool = True
-    status: int | None = None
-    answer_from: int | None = None
-
-    def answer(self, handler: http.server.BaseHTTPRequestHandler) -> None:
-        name = handler.path.lstrip("/")
-        asked = handler.headers.get("Range")
-        self.ranges.append(asked)
-        if name in self.redirects:
-            handler.send_response(302)
-            handler.send_header("Location", self.redirects[name])
-            handler.end_headers()
-        elif self.status or name not in self.files:
-            handler.send_error(self.status or 404)
-        else:
-            self._send(handler, self.files[name], asked if self.honours_range else None)
-
-    def _send(self, handler: http.server.BaseHTTPRequestHandler, data: bytes, asked: str | None) -> None:
-        start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked else 0
-        if start >= len(data):
-            handler.send_error(416)
-            return
-        handler.send_response(206 if asked else 200)
-        handler.send_header("Content-Length", str(len(data) - start))
-        if asked:
-            first = start if self.answer_from is None else self.answer_from
-            handler.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
-        handler.end_headers()
-        handler.wfile.write(data[start : start + self.drops.pop(0)] if self.drops else data[start:])
-
-
-@contextmanager
-def serving(answer: Callable[[http.server.BaseHTTPRequestHandler], None]) -> Iterator[str]:
-    """The address of a local web server that gives every request to `answer`."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            answer(self)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    class Quiet(http.server.ThreadingHTTPServer):
-        def handle_error(self, *_: object) -> None:
-            """A client that hangs up or dies is part of the tests."""
-
-    with Quiet(("127.0.0.1", 0), Handler) as httpd:
-        thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{httpd.server_port}/"
-        httpd.shutdown()
-        thread.join()
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.data.conftest import Server, serving
 from tests.faults import work
+from tests.web import Server, serving
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3600)]
 

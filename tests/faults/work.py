@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from tests.data.conftest import QUICK, TinyMnist
+from tests.data.conftest import TinyMnist
 from tests.training.stand_in import PROCESSES, in_process
+from tests.web import QUICK
 
 from holdfast import cli
 from holdfast.config import make_config

@@ -50,7 +50,8 @@ def audit(
         holdfast audit --model nets:resnet --data unsorted/ --labels predicted --eps 0.01
 
     Args:
-        model: package.module:function that builds the network (called without arguments), or a run directory.
+        model: package.module:function that builds the network (called without arguments), a run directory, or
+            zoo:NAME (`holdfast zoo list`).
         data: Folder with one subfolder of images per class, or an .npz file with x_test and y_test.
         weights: Weights of the network as a .safetensors file; by default the weights that the function creates.
         out: Output folder for rows, summary and report.html; an interrupted audit resumes from it.
@@ -165,12 +166,13 @@ def _network(
     from holdfast.errors import expected
     from holdfast.experiment.networks import build_model, load, put_weights
 
-    if ":" not in model:
-        if not Path(model).is_dir():
-            raise expected("--model as package.module:function or a run directory", got=repr(model))
+    in_zoo = model.startswith("zoo:")
+    if in_zoo or ":" not in model:
+        if not in_zoo and not Path(model).is_dir():
+            raise expected("--model as package.module:function, a run directory or zoo:NAME", got=repr(model))
         if weights is not None or mean is not None or std is not None:
-            fix = "a run directory has its own weights and normalisation"
-            raise expected("no --weights, --mean or --std with a run directory", got="one of them", fix=fix)
+            fix = "a trained network has its own weights and normalisation"
+            raise expected("no --weights, --mean or --std with a run directory or zoo:NAME", got="one of them", fix=fix)
         return load(model)
     network = build_model(Network(name=model, mean=mean, std=std), seed=0)
     if weights is not None:
@@ -198,7 +200,7 @@ def _assumptions(network: "Classifier", images: "Dataset", labels: str, weights:
         f"{len(images)} images of {channels} x {height} x {width}, from {images.source}, split {images.split}",
         f"normalisation before the network: {inside}",
     ]
-    if weights is None and ":" in model:
+    if weights is None and ":" in model and not model.startswith("zoo:"):
         lines.append(f"weights: created by {model}, since --weights was not given")
     if labels == "given":
         shown = ", ".join(f"{i} = {name}" for i, name in enumerate(images.class_names[:5]))

@@ -17,7 +17,8 @@ class DatasetSpec:
     """A named dataset: its shape, its verified content, and its sources in the order in which they are tried.
 
     `variant` takes the loaded split and the options of the dataset (its keyword-only parameters) and returns the
-    requested variant. `by_hand` tells the user how to provide the files if every source fails.
+    requested variant. `by_hand` tells the user how to provide the files if every source fails. `citation` and `licence`
+    say, in one sentence each, who made the images and under which terms they may be used.
     """
 
     name: str
@@ -29,3 +30,5 @@ class DatasetSpec:
     by_hand: str
     cached: bool = True
     variant: Callable[..., Dataset] = as_it_is
+    citation: str = ""
+    licence: str = ""

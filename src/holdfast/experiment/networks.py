@@ -20,15 +20,21 @@ from holdfast.errors import DataError, expected
 from holdfast.experiment.layout import CONFIG, WEIGHTS
 from holdfast.models import Classifier, build
 from holdfast.training.checkpoint import read_weights
+from holdfast.zoo import index as zoo
+from holdfast.zoo.weights import fetch
 
 
 def load(path: Path | str, *, network: nn.Module | str | None = None) -> Classifier:
-    """Load the network of a run directory, on the CPU, in evaluation mode.
+    """Load the network of a run directory, or `zoo:NAME` of `hf.zoo.list()`, on the CPU, in evaluation mode.
 
     If the run trained a custom network, pass `network`: the module, or `package.module:function` that builds it. The
     name in the run's config is not imported. Weights stored in half precision are converted to float32.
+
+    >>> import holdfast as hf
+    >>> hf.load("zoo:gtsrb/madry")(torch.zeros(1, 3, 32, 32)).shape
+    torch.Size([1, 43])
     """
-    folder = Path(path)
+    folder, weights = _in_the_zoo(path) if str(path).startswith(zoo.PREFIX) else (Path(path), Path(path))
     config = config_from_file(folder / CONFIG)
     own = ":" in config.model.name
     if own and network is None:
@@ -39,7 +45,7 @@ def load(path: Path | str, *, network: nn.Module | str | None = None) -> Classif
     else:
         name = {} if network is None else {"name": network}
         model = build_model(config.model.model_copy(update=name), seed=config.seed)
-    put_weights(model, folder)
+    put_weights(model, weights)
     return model.eval()
 
 
@@ -66,6 +72,11 @@ def put_weights(model: Classifier, path: Path) -> None:
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise DataError(f"the weights in {path.name} belong to another network: {reason}") from None
+
+
+def _in_the_zoo(name: Path | str) -> tuple[Path, Path]:
+    """The folder with the config, and the verified weight file, of a network of the zoo."""
+    return zoo.find(str(name)).folder, fetch(str(name))
 
 
 def _read_weights(file: Path) -> dict[str, Tensor]:

@@ -37,5 +37,7 @@ SPEC = DatasetSpec(
     },
     sources=(Embedded(name="scikit-learn", read=read),),
     by_hand="install scikit-learn, which ships the images.",
+    citation="E. Alpaydin, C. Kaynak: Optical Recognition of Handwritten Digits, UCI repository, 1998.",
+    licence="CC BY 4.0.",
     cached=False,
 )

