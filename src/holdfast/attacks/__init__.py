@@ -1,8 +1,9 @@
-"""Attacks on predictions and explanations: the PGD loop, the ensemble, and diagnostics of attacks.
+"""Attacks on predictions and explanations: the PGD loop, Auto-PGD, the ensemble, and diagnostics of attacks.
 
 Imports `losses`, `attribution`, `metrics`, `models`, `runs` and `engine`.
 """
 
+from holdfast.attacks.apgd import APGD
 from holdfast.attacks.balls import L2, Ball, Linf
 from holdfast.attacks.base import (
     CleanSide,
@@ -21,6 +22,7 @@ from holdfast.attacks.pgd import LAST, PGD, AttackResult
 from holdfast.attacks.proposal import ProposalAttack
 
 __all__ = [
+    "APGD",
     "L2",
     "LAST",
     "PGD",

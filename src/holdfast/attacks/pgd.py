@@ -14,16 +14,16 @@ from torch import Tensor
 
 from holdfast import rng
 from holdfast.attacks.active import ActiveExamples
+from holdfast.attacks.ascent import Seen, look
 from holdfast.attacks.balls import Ball
 from holdfast.engine.checks import check_images, check_keys, check_labels
 from holdfast.engine.gradients import check_chunk, images_per_pass
 from holdfast.engine.modes import evaluating, frozen
 from holdfast.engine.ops import flatten
-from holdfast.engine.parallel import map_chunks
 from holdfast.engine.predictions import predictions
 from holdfast.engine.second_order import second_order
 from holdfast.errors import expected
-from holdfast.losses.base import Loss, select
+from holdfast.losses.base import Loss
 from holdfast.losses.map_distance import NoDirection
 from holdfast.models.double_backward import require_second_order
 from holdfast.types import MapCache, Model, Pair
@@ -35,15 +35,6 @@ class Last:
 
 LAST = Last()
 GREY_LEVELS = 255
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """The loss [B], its gradient, and the predicted labels if the loss computed the network's own logits."""
-
-    value: Tensor
-    gradient: Tensor | None
-    labels: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -140,7 +131,7 @@ class PGD:
         check_keys(keys, x.shape[0])
         if self.quantize:
             _check_grid(x)
-        x, result = x.detach(), _nothing_yet(x)
+        x, result = x.detach(), nothing_yet(x)
         rows = torch.arange(x.shape[0], device=x.device) if active is None else active.nonzero().flatten()
         if rows.numel() == 0:
             return result
@@ -212,7 +203,7 @@ class PGD:
         return step > 0 or self.random_start or self.best_by is None
 
     def _keep_best(
-        self, model: Model, batch: ActiveExamples, x_adv: Tensor, here: _Seen | None, result: AttackResult
+        self, model: Model, batch: ActiveExamples, x_adv: Tensor, here: Seen | None, result: AttackResult
     ) -> Tensor:
         """Write the iterates to keep into `result`; returns which examples continue, bool [B]."""
         allowed = torch.ones_like(batch.y, dtype=torch.bool)
@@ -238,7 +229,7 @@ class PGD:
         return ~fooled
 
     def _score(
-        self, model: Model, batch: ActiveExamples, x_adv: Tensor, here: _Seen | None, allowed: Tensor
+        self, model: Model, batch: ActiveExamples, x_adv: Tensor, here: Seen | None, allowed: Tensor
     ) -> tuple[Tensor | None, MapCache[Tensor]]:
         """The values [B] by which iterates are compared, and the maps of the allowed iterates computed for them."""
         if batch.judge_clean is None:
@@ -285,48 +276,19 @@ class PGD:
         levels = (x_adv - x) * GREY_LEVELS
         return ((x * GREY_LEVELS).round() + (levels + 1e-3 * levels.sign()).trunc()) / GREY_LEVELS
 
-    def _ascent(self, model: Model, batch: ActiveExamples, x_adv: Tensor, *, gradient_too: bool) -> _Seen | None:
-        """The loss, its gradient and the labels, in chunks that fit into memory; None if they are not needed."""
+    def _ascent(self, model: Model, batch: ActiveExamples, x_adv: Tensor, *, gradient_too: bool) -> Seen | None:
+        """The loss, its gradient and the labels; None if they are not needed."""
         if not gradient_too and self.best_by is not None:
             return None
-
-        def of_rows(part: slice) -> _Seen:
-            with torch.set_grad_enabled(gradient_too):
-                there = x_adv[part].detach().requires_grad_(gradient_too)
-                context = self.loss.context(model, Pair(batch.x[part], there, batch.y[part]))
-                value = self.loss.value(context, select(batch.clean, part))
-                gradient = self._gradient(value, there) if gradient_too else None
-            logits = context.known_logits.get(("perturbed", None))
-            return _Seen(value.detach(), gradient, None if logits is None else logits.detach().argmax(1))
-
-        points = self.loss.points
-        most = max(1, self._images_per_pass(x_adv) // points)
-        found = map_chunks(model, x_adv, x_adv.shape[0], most, of_rows, points=points)
-        gradients = [seen.gradient for seen in found if seen.gradient is not None]
-        labels = [seen.labels for seen in found if seen.labels is not None]
-        return _Seen(
-            value=torch.cat([seen.value for seen in found]),
-            gradient=torch.cat(gradients) if gradients else None,
-            labels=torch.cat(labels) if len(labels) == len(found) else None,
-        )
-
-    def _gradient(self, value: Tensor, x_adv: Tensor) -> Tensor:
-        found = None
-        if value.requires_grad:
-            (found,) = torch.autograd.grad(value.sum(), x_adv, allow_unused=True)
-        if found is None:
-            raise expected(
-                "a loss that depends differentiably on the image",
-                got=f"{type(self.loss).__name__} without a gradient",
-                fix="the model or the loss detaches its input",
-            )
-        return found
+        most = self._images_per_pass(x_adv)
+        return look(self.loss, model, batch, x_adv, images_per_pass=most, gradient=gradient_too)
 
     def _images_per_pass(self, x: Tensor) -> int:
         return self.chunk or images_per_pass(x)
 
 
-def _nothing_yet(x: Tensor) -> AttackResult:
+def nothing_yet(x: Tensor) -> AttackResult:
+    """The result of an attack on x before its first iterate."""
     no, none = x.new_zeros(x.shape[0], dtype=torch.bool), x.new_zeros(x.shape[0], dtype=torch.int64)
     return AttackResult(
         x_adv=x.clone(),

@@ -21,11 +21,12 @@ from holdfast.losses.map_distance import (
     TargetMass,
     TopKMass,
 )
-from holdfast.losses.prediction import CrossEntropy, Margin, PredictionKL
+from holdfast.losses.prediction import DLR, CrossEntropy, Margin, PredictionKL
 from holdfast.losses.wacr import WACR
 
 __all__ = [
     "CACR",
+    "DLR",
     "WACR",
     "AlignmentTriplet",
     "AttributionCosine",

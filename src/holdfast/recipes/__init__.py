@@ -3,7 +3,7 @@
 Imports `objective`, `attacks`, `losses`, `attribution` and `runs`.
 """
 
-from holdfast.recipes.attacks import KINDS, fgsm, ifia, ifia_ensemble, pgd, pgd_margin
+from holdfast.recipes.attacks import KINDS, apgd, fgsm, ifia, ifia_ensemble, pgd, pgd_margin
 from holdfast.recipes.methods import (
     METHODS,
     art,
@@ -24,6 +24,7 @@ __all__ = [
     "KINDS",
     "METHODS",
     "AttackSettings",
+    "apgd",
     "art",
     "erar",
     "erar_plus",

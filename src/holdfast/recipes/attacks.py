@@ -8,11 +8,12 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from holdfast.attacks import LAST, PGD, Ensemble, PGDExplanationAttack
+from holdfast.attacks import APGD, LAST, PGD, Ensemble, PGDExplanationAttack
 from holdfast.attacks.balls import Ball, Linf
 from holdfast.attribution import GradientMap, IntegratedGradients
 from holdfast.errors import expected
 from holdfast.losses import (
+    DLR,
     CenterShift,
     CrossEntropy,
     KendallDrop,
@@ -246,3 +247,30 @@ def _ball(eps: float | None, ball: Ball | None) -> Ball:
     if (eps is None) == (ball is None):
         raise expected("either eps (for the L-infinity ball) or a ball", got=f"eps={eps}, ball={ball}")
     return Linf(eps) if eps is not None else ball  # type: ignore[return-value]  # one of the two, checked above
+
+
+LOSSES: dict[str, Callable[[], Loss]] = {"ce": CrossEntropy, "dlr": DLR}
+"""Losses of `apgd` by name."""
+
+
+def apgd(
+    *, eps: float | None = None, ball: Ball | None = None, steps: int = 50, loss: str | Loss = "ce", restarts: int = 1
+) -> APGD:
+    """Auto-PGD on the prediction (Croce and Hein 2020), the core of AutoAttack.
+
+        maximised in the input:  CE(x') ("ce") or the difference of logits ratio ("dlr") over the ball around x
+
+    The attack sets its step sizes itself, and the search for an example stops as soon as its prediction is wrong. Pass
+    `eps` for the L-infinity ball, or a `ball`. `loss` is "ce", "dlr" or a loss such as
+    `holdfast.losses.DLR(target_rank=1)`. `restarts` repeats the search from other random starts.
+
+    >>> import torch
+    >>> x, y = torch.tensor([[[[0.6, 0.5, 0.1]]]]), torch.tensor([0])
+    >>> attacks = [apgd(eps=0.25, steps=10, loss=name) for name in ("ce", "dlr")]
+    >>> [bool(a.run(lambda x: x.flatten(1), x, y, keys=torch.tensor([0])).fooled) for a in attacks]
+    [True, True]
+    """
+    if isinstance(loss, str) and loss not in LOSSES:
+        raise expected(f"loss to be one of {', '.join(LOSSES)}, or a Loss", got=repr(loss))
+    ascended = LOSSES[loss]() if isinstance(loss, str) else loss
+    return APGD(ascended, ball=_ball(eps, ball), steps=steps, restarts=restarts)
