@@ -21,6 +21,7 @@ ROOMS: dict[str, tuple[float, str]] = {
     "attribution": (3.4, "maps"),
     "losses": (3, "per example"),
     "attacks": (3, "PGD, IFIA"),
+    "certificates": (4.2, "what is proved"),
     "objective": (3, "what is minimised"),
     "recipes": (3, "named methods"),
     "config": (2, "presets"),

@@ -26,6 +26,7 @@ ROOMS = (
     "attribution",
     "losses",
     "attacks",
+    "certificates",
     "objective",
     "recipes",
     "config",

@@ -14,12 +14,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
 from holdfast.data.dataset import Dataset
 from holdfast.errors import DataError
-from holdfast.storage.json_files import read_json, write_json_atomic
+from holdfast.models.checksum import network_checksum
+from holdfast.storage.json_files import read_json, words_of, write_json_atomic
 from holdfast.types import Model
 
 FILE = "measured.json"
@@ -56,17 +54,6 @@ def identity(model: Model, data: Dataset, attacks: dict[str, Any], seed: int) ->
     }
 
 
-def network_checksum(model: Model) -> str:
-    """SHA-256 of all weights and buffers; the name for a plain function, which has no weights."""
-    if not isinstance(model, nn.Module):
-        return getattr(model, "__name__", type(model).__name__)
-    digest = hashlib.sha256()
-    for name, value in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
-
-
 def same(before: Any, now: Any) -> bool:
     """Whether two descriptions are equal after renamed classes and default values are resolved."""
     if before == now:
@@ -80,11 +67,6 @@ def same(before: Any, now: Any) -> bool:
 def _images(data: Dataset) -> str:
     digest = hashlib.sha256(data.y.numpy().tobytes() + data.ids.numpy().tobytes())
     return f"{data.checksum or data.name} {digest.hexdigest()}"
-
-
-def words_of(attack: Any) -> str:
-    # Settings are frozen dataclasses: their repr is complete. Memory addresses are removed, since they vary.
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(attack))
 
 
 def _tree(text: str) -> Any:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value.name if isinstance(value, Path) else value
+
+
+def words_of(settings: Any) -> str:
+    """Settings as text: frozen dataclasses have a complete repr. Memory addresses are removed, since they vary."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(settings))
 
 
 def read_text(path: Path) -> str:
