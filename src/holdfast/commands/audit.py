@@ -31,6 +31,7 @@ def audit(
     map: str = "ig",  # noqa: A002 - the name of the option
     strong: bool = True,
     attacks: tuple[str, ...] = (),
+    apgd: bool = False,
     seed: int = 0,
     device: str = "auto",
     quiet: bool = False,
@@ -71,6 +72,7 @@ def audit(
         map: Explanation to audit: ig, gradient, input-x-gradient or smoothgrad.
         strong: Also run the ensemble of eight attacks and take the worst per image; about four times the work.
         attacks: Run these attacks instead of the default ones, for example: ifia-topk ifia-cosine random.
+        apgd: Also measure the accuracy under Auto-PGD, the core of AutoAttack, on --limit images.
         seed: Seed of the subset and of the random parts of the attacks.
         device: Device such as cpu or cuda; auto uses the GPU if there is one.
         quiet: Do not show progress bars.
@@ -101,6 +103,7 @@ def audit(
         map=map,
         strong=strong,
         attacks=attacks or None,
+        apgd=apgd,
         seed=seed,
     )
     if minutes is not None:

@@ -19,10 +19,11 @@ def evaluate(
     device: str = "auto",
     quiet: bool = False,
 ) -> None:
-    """Evaluate a trained run: accuracy, accuracy under PGD, and robustness of its maps.
+    """Evaluate a trained run: accuracy, accuracy under PGD and APGD, and robustness of its maps.
 
-    The attacks are those of the run's config (evaluate.pgd, evaluate.ifia, evaluate.ensemble). The command prints the
-    results table. Rows are written to the run directory after every batch; run the same command again to resume.
+    The attacks are those of the run's config (evaluate.pgd, evaluate.apgd, evaluate.ifia, evaluate.ensemble). The
+    command prints the results table. Rows are written to the run directory after every batch; run the same command
+    again to resume.
 
     Usage examples:
         holdfast evaluate runs/a
@@ -32,7 +33,7 @@ def evaluate(
     Args:
         run: Run directory, as written by `holdfast train`.
         limit: Number of test images whose maps are attacked, a stratified subset; by default as in the config.
-        pgd_limit: Number of test images for the accuracy under PGD; by default as in the config.
+        pgd_limit: Number of test images for the accuracy under PGD and APGD; by default as in the config.
         ensemble: Also run the ensemble of eight attacks, which takes the worst result per image.
         quality: Also measure insertion, deletion, completeness, and the similarity to maps of shuffled weights.
         natural: Run directory of a naturally trained network to compare the maps with; requires --quality.

@@ -50,7 +50,7 @@ def reproduce(
         out: Output folder. Tier cpu writes runs to OUT/<dataset>/<method>[-seedN], other tiers to OUT/<tier>/...
             Tables go to OUT/table-<name>/ and, if it has markers for them, into OUT/README.md.
         limit: Number of test images whose maps are attacked, a stratified subset; by default as in the preset.
-        pgd_limit: Number of test images for the accuracy under PGD; by default as in the preset.
+        pgd_limit: Number of test images for the accuracy under PGD and APGD; by default as in the preset.
         launcher: Run on this machine (local) or on a Slurm cluster (submitit).
         workers: Number of parallel runs on this machine, or number of cores per task on a cluster.
         show: List the tables and exit.

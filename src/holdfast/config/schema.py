@@ -152,6 +152,15 @@ class PGDProtocol(Section):
     limit: Count | None = None
 
 
+class APGDProtocol(Section):
+    """Accuracy under Auto-PGD on the cross-entropy and then on the difference of logits ratio, on `limit` images."""
+
+    eps: NotNegative
+    steps: Count = 50
+    restarts: Count = 1
+    limit: Count | None = 500
+
+
 class IFIAProtocol(Section):
     """The reference attack on the maps; `quantize` keeps its images at multiples of 1/255.
 
@@ -192,6 +201,7 @@ class Evaluate(Section):
     map_options: dict[str, Setting] = {}
     attacks: Texts | None = None
     pgd: PGDProtocol | None = None
+    apgd: APGDProtocol | None = None
     ifia: IFIAProtocol | None = None
     ensemble: EnsembleProtocol | None = None
 

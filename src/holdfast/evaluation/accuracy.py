@@ -60,7 +60,7 @@ def measure_accuracy(
     under_pgd = {int(i) for i in attacked.ids} if pgd is not None else set()
     done = {i for i in found.label if i not in under_pgd or i in found.correct_under_attack}
     yield len(found.label)
-    for x, y, ids in _batches(data, batch_size, device, skip=done):
+    for x, y, ids in batches(data, batch_size, device, skip=done):
         with evaluating(model):
             right, labels = _one_batch(model, x, y, ids, pgd, under_pgd, seed)
         every = zip(ids.tolist(), y.tolist(), labels.tolist(), right, strict=True)
@@ -87,7 +87,7 @@ def _one_batch(
     return right, labels
 
 
-def _batches(
+def batches(
     data: Dataset, batch_size: int, device: torch.device | str | None, skip: set[int]
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield the batches in a fixed order and skip finished ones, so that a resumed run uses the same batches."""

@@ -23,7 +23,7 @@ from holdfast.evaluation.cost import Clock, fit_images_and_steps
 from holdfast.evaluation.evaluate import evaluate
 from holdfast.evaluation.protocol import Evaluation, EvaluationProtocol, OnProgress
 from holdfast.models import Classifier
-from holdfast.recipes import AttackSettings, make_attacks, pgd
+from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd
 from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST
 from holdfast.runs.summary import RunInfo
 from holdfast.types import Attribution
@@ -46,7 +46,8 @@ class AuditSettings:
     """Settings of an audit: the threat model, the explanation and the strength of the attacks.
 
     `eps` is the largest change per pixel (pixels are in [0, 1]). `k` is the number of top pixels that are compared; the
-    default is a tenth of the pixels. Accuracy is measured on a sample of `accuracy_limit` images. `map` names the
+    default is a tenth of the pixels. Accuracy is measured on a sample of `accuracy_limit` images, and under PGD on
+    `limit` images; `apgd` adds Auto-PGD on the cross-entropy and on the difference of logits ratio. `map` names the
     explanation (`holdfast.attribution.MAPS`); `attribution` replaces it by an attribution object of your own. `strong`
     adds the ensemble of eight attacks, each with half the steps. `attacks` lists the attacks to run instead
     (`holdfast.recipes.ATTACKS`).
@@ -66,6 +67,7 @@ class AuditSettings:
     search_ig_steps: int | None = 10
     limit: int | None = 64
     accuracy_limit: int | None = 1000
+    apgd: bool = False
     strong: bool = True
     batch_size: int = 16
     seed: int = 0
@@ -138,10 +140,10 @@ class Audit:
         lines = [
             f"{summary['n']} images attacked; accuracy {_share(summary['natural_accuracy'])} on "
             f"{summary['natural_accuracy_n']:,} images"
-            + (
-                f", {_share(summary['pgd_accuracy'])} under PGD on {summary['pgd_accuracy_n']:,}"
-                if summary["pgd_accuracy"] is not None
-                else ""
+            + "".join(
+                f", {_share(summary[f'{name}_accuracy'])} under {name.upper()} on {summary[f'{name}_accuracy_n']:,}"
+                for name in ("pgd", "apgd")
+                if summary.get(f"{name}_accuracy") is not None
             ),
             f"medians under a perturbation of at most {budget} per pixel that keeps the prediction:",
             f"  {'':18s}{'top ' + str(self.k) + ' kept':>16s}{'Kendall':>12s}{'attack failed':>20s}",
@@ -213,7 +215,7 @@ def fit_to_minutes(
     network = model if isinstance(model, Classifier) else Classifier(model)
     few = data.stratified(min(PROBE_IMAGES, len(data)), seed=settings.seed)
     few_steps = _protocol(replace(settings, steps=PROBE_STEPS), settings.top_k(data))
-    probe = replace(few_steps, diagnose=0, panels=0, pgd=None)
+    probe = replace(few_steps, diagnose=0, panels=0, pgd=None, apgd=())
     relabelled = _relabelled(network, few, device)
     evaluate(network, relabelled.subset([0]), probe, device=device)  # the first call sets things up
     started = clock()
@@ -242,8 +244,10 @@ def _protocol(settings: AuditSettings, k: int) -> EvaluationProtocol:
     return EvaluationProtocol(
         attacks=make_attacks(shared, settings.attack_names),
         pgd=pgd(eps=settings.eps, steps=20),
+        apgd=apgd_pair(eps=settings.eps, steps=20) if settings.apgd else (),
         limit=settings.limit,
         pgd_limit=settings.limit,
+        apgd_limit=settings.limit,
         accuracy_limit=settings.accuracy_limit,
         diagnose=8,
         batch_size=settings.batch_size,

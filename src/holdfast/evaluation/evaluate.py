@@ -1,4 +1,4 @@
-"""Evaluate a network: accuracy, accuracy under PGD, and the change of its maps under every attack.
+"""Evaluate a network: accuracy, accuracy under PGD and APGD, and the change of its maps under every attack.
 
 Each attack gives one row per example. Rows are written after every batch, so memory does not grow with the number of
 images and an interrupted evaluation resumes where it stopped. Every random number is a hash of (seed, example id), so
@@ -19,6 +19,8 @@ from holdfast.attacks.explanation import PGDExplanationAttack
 from holdfast.data.dataset import Dataset
 from holdfast.data.from_torch import as_dataset
 from holdfast.evaluation.accuracy import Accuracy, measure_accuracy, read_accuracy
+from holdfast.evaluation.apgd_accuracy import FILE as APGD_FILE
+from holdfast.evaluation.apgd_accuracy import measure_apgd, read_apgd
 from holdfast.evaluation.identity import claim, identity
 from holdfast.evaluation.pictures import make_panels
 from holdfast.evaluation.protocol import Evaluation, EvaluationProtocol, OnProgress, tensors
@@ -57,14 +59,16 @@ def evaluate(
     job = _Job(model, dataset, protocol, folder, device, on_progress)
     with nullcontext() if folder is None else owned(folder):
         if folder is not None:
-            settings = {"pgd": protocol.pgd} if protocol.pgd is not None else {}
-            claim(folder, identity(model, dataset, {**settings, **protocol.attacks}, protocol.seed))
+            on_prediction = {"pgd": protocol.pgd, "apgd": protocol.apgd}
+            measured = {name: attack for name, attack in on_prediction.items() if attack}
+            claim(folder, identity(model, dataset, {**measured, **protocol.attacks}, protocol.seed))
         subset, note = _subset(dataset, protocol.limit, protocol.seed)
         accuracy = job.accuracy(subset)
+        under_apgd = job.under_apgd()
         rows = job.attack(subset, accuracy)
         info = info or RunInfo(dataset=dataset.name, method="", preset="", seed=protocol.seed)
         origin = info.provenance or collect_provenance(seeds=[protocol.seed], device=str(device or "cpu"))
-        summary = _summary(rows, accuracy, replace(info, limit=note, provenance=origin))
+        summary = _summary(rows, accuracy, under_apgd, replace(info, limit=note, provenance=origin))
         for name, warnings in job.diagnoses(subset).items():
             summary["attacks"][name]["warnings"] += warnings
         panels = make_panels(model, subset, protocol, rows, device)
@@ -107,6 +111,27 @@ class _Job:
         under_pgd = set(attacked.ids.tolist()) if protocol.pgd is not None else set()
         found.correct_under_attack = {i: right for i, right in found.correct_under_attack.items() if i in under_pgd}
         return found
+
+    def under_apgd(self) -> dict[int, bool]:
+        """Example id -> the network withstands every APGD attack; empty if there is none."""
+        protocol = self.protocol
+        if not protocol.apgd:
+            return {}
+        path = None if self.folder is None else self.folder / APGD_FILE
+        attacked, _ = _subset(self.dataset, protocol.apgd_limit, protocol.seed)
+        found = read_apgd(path)
+        for done in measure_apgd(
+            found,
+            self.model,
+            attacked,
+            protocol.apgd,
+            seed=protocol.seed,
+            batch_size=max(protocol.batch_size, 256),
+            device=self.device,
+            path=path,
+        ):
+            self._tell("APGD", min(done, len(attacked)), len(attacked))
+        return {i: found[i] for i in attacked.ids.tolist()}
 
     def _sample(self, *attacked: Dataset) -> Dataset:
         """The images whose prediction is measured: all, or a stratified sample with the attacked images."""
@@ -208,13 +233,17 @@ def _subset(dataset: Dataset, limit: int | None, seed: int) -> tuple[Dataset, st
     return chosen, f"{limit} of {len(dataset)} images, a stratified subset drawn with seed {seed}"
 
 
-def _summary(rows: Sequence[ExampleRow], accuracy: Accuracy, info: RunInfo) -> dict[str, Any]:
+def _summary(
+    rows: Sequence[ExampleRow], accuracy: Accuracy, under_apgd: dict[int, bool], info: RunInfo
+) -> dict[str, Any]:
     """Summary of the rows; the accuracies come from the larger sets they were measured on, each with its own n."""
     summary = summarise(rows, info)
     measured = {
         "natural_accuracy": (accuracy.natural, len(accuracy.label)),
         "pgd_accuracy": (accuracy.under_attack, len(accuracy.correct_under_attack)),
     }
+    if under_apgd:
+        measured["apgd_accuracy"] = (sum(under_apgd.values()) / len(under_apgd), len(under_apgd))
     for name, (share, n) in measured.items():
         summary |= share_with_interval(name, share, n)
     return summary

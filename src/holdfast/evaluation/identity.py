@@ -29,7 +29,7 @@ ALIASES = {"ExplanationAttack": "PGDExplanationAttack", "QuietBelow": "DeadZone"
 def claim(folder: Path, parts: dict[str, Any]) -> None:
     """Record what this evaluation measures in `folder`; raise DataError if the folder holds rows of another one."""
     path = folder / FILE
-    orphans = [name for name in ("examples.csv", "accuracy.csv") if (folder / name).exists()]
+    orphans = [name for name in ("examples.csv", "accuracy.csv", "apgd.csv") if (folder / name).exists()]
     if not path.exists() and not orphans:
         write_json_atomic(path, parts)
         return
@@ -40,7 +40,7 @@ def claim(folder: Path, parts: dict[str, Any]) -> None:
     else:
         raise DataError(
             f"expected {folder} to hold rows of this evaluation, got rows with another {', '.join(changed)}; "
-            f"use a new folder, or delete examples.csv, accuracy.csv and {FILE} there."
+            f"use a new folder, or delete examples.csv, accuracy.csv, apgd.csv and {FILE} there."
         )
 
 

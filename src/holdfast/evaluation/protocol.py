@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from holdfast.attacks.apgd import APGD
 from holdfast.attacks.base import ExplanationAttack
 from holdfast.attacks.pgd import PGD
 from holdfast.data.dataset import Dataset, to_float
@@ -20,7 +21,7 @@ OnProgress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationProtocol:
-    """What to measure: attacks on the maps by name, PGD on the prediction, and the number of images for each.
+    """What to measure: attacks on the maps by name, PGD and APGD on the prediction, and the number of images for each.
 
     >>> from holdfast.recipes import AttackSettings, make_attacks, pgd
     >>> attacks = make_attacks(AttackSettings(eps=0.1, steps=10, k=12, ig_steps=10), ["ifia-topk", "random"])
@@ -32,9 +33,13 @@ class EvaluationProtocol:
     limit: int | None = None
     """Images for the attacks on explanations, a stratified subset drawn with the seed; None means all."""
     pgd_limit: int | None = None
+    """Images for PGD, drawn in the same way."""
+    apgd: tuple[APGD, ...] = ()
+    """Auto-PGD attacks; each runs on the images that the ones before have not fooled."""
+    apgd_limit: int | None = None
+    """Images for APGD, drawn in the same way."""
     accuracy_limit: int | None = None
     """Images for the natural accuracy, a stratified sample that includes all attacked images; None means all."""
-    """Images for PGD, drawn in the same way."""
     panels: int = 6
     """Examples kept as pictures, in addition to the three worst."""
     diagnose: int = 0

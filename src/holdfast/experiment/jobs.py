@@ -87,6 +87,8 @@ class Job:
         if not file.exists():
             return
         was, now = complete(config_from_file(file)), complete(self.config())
+        if was.evaluate.apgd is None:  # measured before there was APGD: its other results are those of the preset
+            now = now.model_copy(update={"evaluate": now.evaluate.model_copy(update={"apgd": None})})
         # A run that is not evaluated may differ in its evaluation settings.
         parts = ("preset", "seed", "method", "train", *(("evaluate",) if self.measured else ()))
         changed = [part for part in parts if getattr(was, part) != getattr(now, part)]

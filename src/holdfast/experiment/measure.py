@@ -16,7 +16,7 @@ from holdfast.experiment.layout import CONFIG, PROVENANCE
 from holdfast.experiment.networks import load
 from holdfast.experiment.run import load_data
 from holdfast.models import Classifier
-from holdfast.recipes import AttackSettings, make_attacks, pgd
+from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd
 from holdfast.recipes.protocols import DEFAULT
 from holdfast.runs import RunInfo, describe
 from holdfast.runs.names import STRONGEST
@@ -64,15 +64,17 @@ def measure(
 
 
 def protocol_of(config: RunConfig, options: MeasureOptions) -> EvaluationProtocol:
-    """The evaluation protocol of a config: its attacks on the maps, and PGD on the prediction."""
+    """The evaluation protocol of a config: its attacks on the maps, and PGD and APGD on the prediction."""
     wanted = config.evaluate
-    under = wanted.pgd
+    under, under_apgd = wanted.pgd, wanted.apgd
     names = [name for name in attack_names(config) if options.ensemble or name != STRONGEST]
     return EvaluationProtocol(
         attacks=make_attacks(_settings(config), names),
         pgd=None if under is None else pgd(**under.model_dump(exclude={"limit"})),
         limit=options.limit or wanted.limit,
         pgd_limit=options.pgd_limit or (under.limit if under is not None else None),
+        apgd=() if under_apgd is None else apgd_pair(**under_apgd.model_dump(exclude={"limit"})),
+        apgd_limit=options.pgd_limit or (under_apgd.limit if under_apgd is not None else None),
         panels=options.panels,
         diagnose=options.diagnose,
         batch_size=wanted.batch_size,

@@ -3,7 +3,7 @@
 Imports `objective`, `attacks`, `losses`, `attribution` and `runs`.
 """
 
-from holdfast.recipes.attacks import KINDS, apgd, fgsm, ifia, ifia_ensemble, pgd, pgd_margin
+from holdfast.recipes.attacks import KINDS, apgd, apgd_pair, fgsm, ifia, ifia_ensemble, pgd, pgd_margin
 from holdfast.recipes.methods import (
     METHODS,
     art,
@@ -25,6 +25,7 @@ __all__ = [
     "METHODS",
     "AttackSettings",
     "apgd",
+    "apgd_pair",
     "art",
     "erar",
     "erar_plus",

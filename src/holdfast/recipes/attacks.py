@@ -274,3 +274,14 @@ def apgd(
         raise expected(f"loss to be one of {', '.join(LOSSES)}, or a Loss", got=repr(loss))
     ascended = LOSSES[loss]() if isinstance(loss, str) else loss
     return APGD(ascended, ball=_ball(eps, ball), steps=steps, restarts=restarts)
+
+
+def apgd_pair(*, eps: float, steps: int = 50, restarts: int = 1) -> tuple[APGD, ...]:
+    """The attacks behind the column "APGD acc.": Auto-PGD on the cross-entropy, then on the difference of logits ratio.
+
+    An evaluation runs the second on the images that the first has not fooled.
+
+    >>> [type(attack.loss).__name__ for attack in apgd_pair(eps=0.1)]
+    ['CrossEntropy', 'DLR']
+    """
+    return tuple(apgd(eps=eps, steps=steps, loss=loss, restarts=restarts) for loss in LOSSES)

@@ -49,6 +49,7 @@ class Table:
 _SHARES = {
     "natural_accuracy": Column(key="natural_accuracy", title="Nat. acc.", unit="percent"),
     "pgd_accuracy": Column(key="pgd_accuracy", title="PGD acc.", unit="percent"),
+    "apgd_accuracy": Column(key="apgd_accuracy", title="APGD acc.", unit="percent"),
 }
 METHOD = Column(key="method", title="Method", unit="text")
 ATTACK = Column(key="attack", title="Attack", unit="text")
@@ -86,7 +87,7 @@ def measured(views: Sequence[RunView], *levels: Level) -> list[Metric]:
 def results_table(views: Sequence[RunView], comparisons: Mapping[str, Comparison] | None = None) -> Table:
     """The main table for one dataset: one row per method and attack, including the random control."""
     against = comparisons or {}
-    columns = (*_FIRST, *_SHARES.values(), *metric_columns(views), _FAILED)
+    columns = (*_FIRST, *_accuracy_columns(views), *metric_columns(views), _FAILED)
     if against:
         base = next(iter(against.values())).base.label
         columns = (*columns, Column(key="top_k_difference", title=f"Top-k vs {base} (points)", unit="points"))
@@ -97,6 +98,12 @@ def results_table(views: Sequence[RunView], comparisons: Mapping[str, Comparison
     return Table(
         name=f"results-{dataset}", title=f"Results on {dataset}", columns=columns, rows=tuple(rows), notes=notes
     )
+
+
+def _accuracy_columns(views: Sequence[RunView]) -> list[Column]:
+    """Natural and PGD accuracy, and accuracy under APGD if some run has measured it."""
+    under_apgd = any(view.apgd.median is not None for view in views)
+    return [column for key, column in _SHARES.items() if key != "apgd_accuracy" or under_apgd]
 
 
 def conventions_table(views: Sequence[RunView]) -> Table:
@@ -180,6 +187,7 @@ def _result_row(
         cells |= {
             "natural_accuracy": _stat_cell(view.natural, paper=_paper(view, "natural_accuracy")),
             "pgd_accuracy": _stat_cell(view.pgd, paper=_paper(view, "pgd_accuracy")),
+            "apgd_accuracy": _stat_cell(view.apgd),
         }
     for metric in METRICS:
         cells[metric] = _stat_cell(attack.metrics.get(metric, Stat()), paper=_paper(view, metric) if on_paper else None)

@@ -54,6 +54,7 @@ class RunView:
     n: int
     natural: Stat
     pgd: Stat
+    apgd: Stat
     example_passes: float | None
     train_seconds: float | None
     limit: str
@@ -134,6 +135,7 @@ def _view(run: Run) -> RunView:
         n=data.count("n"),
         natural=_share(data, "natural_accuracy"),
         pgd=_share(data, "pgd_accuracy"),
+        apgd=_share(data, "apgd_accuracy"),
         example_passes=data.number("example_passes"),
         train_seconds=data.number("train_seconds"),
         limit=data.text("limit"),
