@@ -8,7 +8,9 @@ from tests.oracles import ifia_topk, tiny_images, tiny_net
 
 import holdfast as hf
 from holdfast.attacks import LAST, PGD, Outcome
-from holdfast.losses import TopKMass
+from holdfast.config import make_config
+from holdfast.experiment.measure import MeasureOptions, protocol_of
+from holdfast.losses import CrossEntropy, TopKMass
 
 SETTINGS = {"eps": 0.15, "steps": 8, "k": 9}
 POINTS = 7
@@ -135,6 +137,50 @@ def test_zero_gradient_takes_a_keyed_random_step() -> None:
     assert (result.outcome == Outcome.ATTACKED).all()
     assert not torch.equal(result.x_adv[0], result.x_adv[1])  # same image, other key
     assert torch.equal(result.x_adv, attack.run(net, x, y, keys=keys).x_adv)
+
+
+def test_stuck_examples_may_stay() -> None:
+    """As in RAR's code: the attack has no gradient at the start, so it never moves, and the map counts as unmoved."""
+    net, x = tiny_net(), tiny_images(3)
+    x[:2] = 0
+    x[:2, :, 2:4, 2:4] = 0.7  # fewer bright pixels than k, as above
+    y, keys = net(x).argmax(1), torch.arange(3)
+    staying = hf.recipes.ifia(step_size=0.03, ig_steps=5, stuck="stay", **SETTINGS).run(net, x, y, keys=keys)
+    assert staying.outcome.tolist() == [Outcome.UNMOVED, Outcome.UNMOVED, Outcome.ATTACKED]
+    assert torch.equal(staying.x_adv[:2], x[:2])
+    assert staying.scores.kendall[:2].tolist() == staying.scores.top_k[:2].tolist() == [1, 1]
+    assert staying.random_steps.tolist() == [0, 0, 0]
+    other = hf.recipes.ifia(step_size=0.03, ig_steps=5, **SETTINGS).run(net, x, y, keys=keys)
+    assert torch.equal(staying.x_adv[2], other.x_adv[2])  # an example with a gradient is attacked as before
+
+
+def test_a_network_without_any_gradient() -> None:
+    net = tiny_net()
+    with torch.no_grad():
+        net.last.weight.zero_()
+    x, y, keys = tiny_images(2), net(tiny_images(2)).argmax(1), torch.arange(2)
+    settings = {"ball": hf.Linf(0.1), "steps": 3, "step_size": 0.05, "best_by": hf.LAST}
+    stay, random = (
+        hf.PGD(CrossEntropy(), stuck=stuck, **settings).run(net, x, y, keys=keys) for stuck in ("stay", "random")
+    )
+    assert torch.equal(stay.x_adv, x)
+    assert random.random_steps.tolist() == [3, 3]
+    assert (random.x_adv != x).all()
+
+
+def test_stuck_settings() -> None:
+    with pytest.raises(hf.InputError, match="stuck = 'random' or 'stay'"):
+        hf.recipes.ifia(step_size=0.03, stuck="jump", **SETTINGS)
+    with pytest.raises(hf.InputError, match="the search would never move"):
+        hf.recipes.ifia(step_size=0.03, kind="random", stuck="stay", **SETTINGS)
+    settings = hf.recipes.AttackSettings(eps=0.1, steps=3, k=5, ig_steps=3, stuck="stay")
+    attacks = hf.recipes.make_attacks(settings, ["ifia-topk", "ifia-cosine", "random"])
+    assert [attack.pgd.stuck for attack in attacks.values()] == ["stay", "stay", "random"]
+    assert hf.attacks.random_control(attacks["ifia-topk"]).pgd.stuck == "random"
+    config = make_config("mnist/erar", overrides=[("evaluate.ifia.stuck", "stay")])
+    protocol = protocol_of(config, MeasureOptions())
+    assert protocol.attacks["ifia-topk"].pgd.stuck == "stay"
+    assert protocol.attacks["random"].pgd.stuck == "random"
 
 
 def test_rounding_to_grey_levels() -> None:

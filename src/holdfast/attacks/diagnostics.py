@@ -90,7 +90,7 @@ def diagnose(attack: PGDExplanationAttack, model: Model, x: Tensor, y: Tensor, *
 
 def random_control(attack: PGDExplanationAttack) -> PGDExplanationAttack:
     """The same attack (budget, steps, choice of the best iterate) with keyed random signs as step directions."""
-    return replace(attack, pgd=replace(attack.pgd, loss=NoDirection()))
+    return replace(attack, pgd=replace(attack.pgd, loss=NoDirection(), stuck="random"))
 
 
 def _median_kendall(result: ExplanationResult) -> float:

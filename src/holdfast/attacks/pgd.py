@@ -52,7 +52,7 @@ class AttackResult:
     fooled: Tensor
     """bool: the prediction was not y when the attack stopped; set only with `stop_when_fooled`."""
     random_steps: Tensor
-    """int64: steps with a gradient of zero (or NaN) at every pixel, replaced by a keyed random sign."""
+    """int64: steps with a gradient of zero (or NaN) at every pixel, replaced by a keyed random sign; 0 with "stay"."""
     maps: MapCache[Tensor] = field(default_factory=MapCache)
     """Saliency maps [B, H, W] of the kept iterates that `best_by` computed, by attribution."""
 
@@ -65,8 +65,9 @@ class PGD:
     `best_by` selects the iterate to keep: None the one with the largest loss, a `Loss` the one with the largest value
     of that loss (strictly larger than for the clean image), `LAST` the last one. `stop_when_fooled` stops the search
     for an example as soon as its prediction is not y. `quantize` restricts perturbations to whole grey levels of 1/255.
-    `chunk` limits the images per forward pass. `restarts` repeats the search from other random starts and keeps the
-    best result.
+    `stuck` says what an example does where its gradient is exactly zero at every pixel: "random" takes a keyed random
+    sign as direction, "stay" does not move. `chunk` limits the images per forward pass. `restarts` repeats the search
+    from other random starts and keeps the best result.
 
     >>> from holdfast.attacks.balls import Linf
     >>> from holdfast.losses import CrossEntropy
@@ -86,6 +87,7 @@ class PGD:
     keep_prediction: bool = False
     best_by: Loss | Last | None = None
     stop_when_fooled: bool = False
+    stuck: str = "random"
     quantize: bool = False
     chunk: int | None = None
 
@@ -104,6 +106,10 @@ class PGD:
                 got=self.restarts,
                 fix="the result of the last restart would always be kept",
             )
+        if self.stuck not in ("random", "stay"):
+            raise expected("stuck = 'random' or 'stay'", got=repr(self.stuck))
+        if self.stuck == "stay" and isinstance(self.loss, NoDirection):
+            raise expected("stuck = 'random' for random directions", got="'stay'", fix="the search would never move")
         if self.keep_prediction and self.stop_when_fooled:
             fix = "the first keeps the prediction, the second stops when it changes"
             raise expected("keep_prediction or stop_when_fooled, not both", got="both", fix=fix)
@@ -259,7 +265,7 @@ class PGD:
     ) -> Tensor:
         gradient = gradient.nan_to_num(nan=0.0, posinf=1e30, neginf=-1e30)
         lost = (flatten(gradient) == 0).all(1)
-        if bool(lost.any()):  # a zero gradient gives no direction, so take a keyed random sign
+        if self.stuck == "random" and bool(lost.any()):  # no direction to follow, so take a keyed random sign
             noise = rng.signs(rng.combine(batch.keys[lost], number), gradient[lost], stream=1)
             gradient = gradient.index_put((lost,), noise)
             result.random_steps[batch.rows] += lost

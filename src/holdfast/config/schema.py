@@ -164,6 +164,7 @@ class APGDProtocol(Section):
 class IFIAProtocol(Section):
     """The reference attack on the maps; `quantize` keeps its images at multiples of 1/255.
 
+    `stuck` says what an image does where the attack has no gradient: step at random, or stay, as in RAR's code.
     `search_ig_steps` makes it the fast protocol: so many midpoints inside the search, `ig_steps` for the final maps.
     """
 
@@ -175,6 +176,7 @@ class IFIAProtocol(Section):
     ig_steps: Count = 100
     search_ig_steps: Count | None = None
     quantize: bool = False
+    stuck: Literal["random", "stay"] = "random"
 
 
 class EnsembleProtocol(Section):

@@ -112,6 +112,7 @@ def ifia(
     random_start: bool = False,
     restarts: int = 1,
     quantize: bool = False,
+    stuck: str = "random",
     ball: Ball | None = None,
     chunk: int | None = None,
 ) -> PGDExplanationAttack:
@@ -135,8 +136,9 @@ def ifia(
     Pass `eps` for the L-infinity ball, or a `ball`. `steps` and `step_size` set the number and size of the steps.
     `ig_steps` is the number of points of integrated gradients; `attribution` replaces integrated gradients by another
     map. `eval_k` is the k of the reported top-k intersection and defaults to `k`. `random_start` and `restarts` search
-    from random starts. `quantize` restricts perturbations to whole grey levels of 1/255. `chunk` limits the images per
-    forward pass.
+    from random starts. `quantize` restricts perturbations to whole grey levels of 1/255. `stuck` says what an
+    example does where the gradient of D is exactly zero: "random" steps in a keyed random direction, "stay" does not
+    move, as in RAR's code. `chunk` limits the images per forward pass.
 
     `search_ig_steps` selects the fast protocol. Inside the search, maps use that many points of the midpoint rule (10
     are enough on the small CNN). Only the image that the search returns is scored by the full map with `ig_steps`
@@ -170,6 +172,7 @@ def ifia(
         keep_prediction=True,
         best_by=KendallDrop(attribution=searched),
         quantize=quantize,
+        stuck=stuck,
         chunk=chunk,
     )
     return PGDExplanationAttack(pgd=search, attribution=explained, eval_k=k if eval_k is None else eval_k)

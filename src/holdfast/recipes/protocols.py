@@ -17,8 +17,8 @@ class AttackSettings:
     """Settings shared by all attacks of a protocol: budget, steps, k, and the map.
 
     `map` names a registered map, with options `map_options`; integrated gradients use `ig_steps` points. A
-    user-defined `attribution` replaces it. The ensemble shares `eps`, `k`, `eval_k`, `quantize` and the map; `ensemble`
-    holds its other settings, such as `steps`.
+    user-defined `attribution` replaces it. `stuck` is that of `ifia`; the random control ignores it. The ensemble
+    shares `eps`, `k`, `eval_k`, `quantize` and the map; `ensemble` holds its other settings, such as `steps`.
     """
 
     eps: float
@@ -29,6 +29,7 @@ class AttackSettings:
     ig_steps: int = 100
     search_ig_steps: int | None = None
     quantize: bool = False
+    stuck: str = "random"
     map: str = "ig"
     map_options: Mapping[str, Any] = field(default_factory=dict)
     attribution: Attribution | None = None
@@ -52,6 +53,7 @@ class AttackSettings:
             kind=kind,
             attribution=self.explained(),
             quantize=self.quantize,
+            stuck="random" if kind == "random" else self.stuck,
         )
 
 
