@@ -1,6 +1,7 @@
 # The one table of public names: type checkers read it as it is, and __init__.py reads where each name lives.
 from holdfast import attacks as attacks
 from holdfast import attribution as attribution
+from holdfast import attribution as maps  # noqa: F401 - the short name
 from holdfast import data as data
 from holdfast import losses as losses
 from holdfast import metrics as metrics
@@ -12,6 +13,8 @@ from holdfast.attacks.balls import L2 as L2
 from holdfast.attacks.balls import Linf as Linf
 from holdfast.attacks.pgd import LAST as LAST
 from holdfast.attacks.pgd import PGD as PGD
+from holdfast.attribution.gradcam import GradCAM as GradCAM
+from holdfast.attribution.gradcam_plus_plus import GradCAMPlusPlus as GradCAMPlusPlus
 from holdfast.attribution.gradient import Gradient as Gradient
 from holdfast.attribution.input_x_gradient import InputXGradient as InputXGradient
 from holdfast.attribution.integrated import IntegratedGradients as IntegratedGradients

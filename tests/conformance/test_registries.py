@@ -6,6 +6,7 @@ import pytest
 import torch
 from tests.conformance.battery import check_attack, check_loss, check_map, check_metric, make_loss
 from tests.nets import LinearSoftmax
+from torch import nn
 
 import holdfast as hf
 from holdfast import losses
@@ -56,15 +57,17 @@ def test_maps(name: str) -> None:
 W = torch.tensor([[1.0, -2.0, 0.5, 0.3], [0.2, 1.5, -1.0, 0.7], [-0.8, 0.4, 0.9, -1.1]], dtype=torch.float64)
 CLOSED_FORMS = {"ig": lambda x, w: x * w, "gradient": lambda x, w: w, "input-x-gradient": lambda x, w: x * w}
 CLOSED_FORMS["smoothgrad"] = CLOSED_FORMS["gradient"]
-"""The map of the true logit of a linear network: x * w_y or w_y."""
+CLOSED_FORMS["gradcam"] = lambda x, w: (x * w.mean(1, keepdim=True)).clamp(min=0)
+CLOSED_FORMS["gradcam++"] = lambda x, w: x * (w.clamp(min=0) / (2 + w * x.sum(1, keepdim=True))).sum(1, keepdim=True)
+"""The map of the true logit of a linear network: x * w_y or w_y; the pixels are the features of Grad-CAM."""
 
 
 @pytest.mark.parametrize("name", MAPS)
 def test_maps_have_their_closed_form_on_a_linear_network(name: str) -> None:
     """tests/parity compares them with captum besides."""
-    net = LinearSoftmax(4, 3).double()
+    net = nn.Sequential(nn.Identity(), LinearSoftmax(4, 3)).double()
     with torch.no_grad():
-        net.layer.weight.copy_(W)
+        net[1].layer.weight.copy_(W)
     x, y = torch.rand(3, 1, 2, 2).double(), torch.tensor([2, 0, 1])
     found = MAPS[name]()(net, x, y).flatten(1)
     torch.testing.assert_close(found, CLOSED_FORMS[name](x.flatten(1), W[y]).expand(3, 4))

@@ -77,5 +77,7 @@ def test_no_room_but_attribution_knows_integrated_gradients_by_class() -> None:
 
 def test_maps_declare_their_cost() -> None:
     costs = {name: make().points for name, make in MAPS.items()}
-    assert costs == {"ig": 50, "gradient": 1, "input-x-gradient": 1, "smoothgrad": 25, "squared-gradient": 1}
+    assert costs.pop("ig") == 50
+    assert costs.pop("smoothgrad") == 25
+    assert set(costs.values()) == {1}
     assert torch.equal(torch.tensor(hf.SmoothGrad(samples=7).with_points(3).points), torch.tensor(3))

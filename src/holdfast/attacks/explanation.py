@@ -83,7 +83,15 @@ class PGDExplanationAttack:
             scores=compare(clean.maps, moved, self.eval_k, valid=active),
             steps=active.to(torch.int64) * (self.pgd.steps * self.pgd.restarts * has_direction),
             random_steps=attacked.random_steps,
+            notes=self._notes() if has_direction else (),
         )
+
+    def _notes(self) -> tuple[str, ...]:
+        stand_in = getattr(self.attribution, "search_map", None)
+        if stand_in is None:
+            return ()
+        name = type(stand_in).__name__
+        return (f"the search ascended {name} in place of the scored map, which has no second derivative",)
 
     def _maps(self, model: Model, x: Tensor, y: Tensor, wanted: Tensor) -> Tensor:
         """Maps [B, H, W] of the examples in `wanted`, zero for the others."""

@@ -5,6 +5,9 @@ Equation numbers are those of *Enhanced Regularizers for Attributional Robustnes
 """
 
 from holdfast.attribution.base import GradientMap, Maps
+from holdfast.attribution.captum_map import CaptumMap, from_captum
+from holdfast.attribution.gradcam import GradCAM
+from holdfast.attribution.gradcam_plus_plus import GradCAMPlusPlus
 from holdfast.attribution.gradient import Gradient
 from holdfast.attribution.input_x_gradient import InputXGradient
 from holdfast.attribution.integrated import IntegratedGradients
@@ -29,8 +32,11 @@ __all__ = [
     "MAPS",
     "RULES",
     "SCORES",
+    "CaptumMap",
     "ClassLogit",
     "ClassProbability",
+    "GradCAM",
+    "GradCAMPlusPlus",
     "Gradient",
     "GradientMap",
     "InputXGradient",
@@ -38,6 +44,7 @@ __all__ = [
     "Maps",
     "SmoothGrad",
     "centred_logit",
+    "from_captum",
     "make_map",
     "map_of",
     "margin",

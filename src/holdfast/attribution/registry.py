@@ -4,6 +4,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from holdfast.attribution.gradcam import GradCAM
+from holdfast.attribution.gradcam_plus_plus import GradCAMPlusPlus
 from holdfast.attribution.gradient import Gradient
 from holdfast.attribution.input_x_gradient import InputXGradient
 from holdfast.attribution.integrated import IntegratedGradients
@@ -17,6 +19,8 @@ MAPS: dict[str, Callable[..., Attribution]] = {
     "gradient": Gradient,
     "input-x-gradient": InputXGradient,
     "smoothgrad": SmoothGrad,
+    "gradcam": GradCAM,
+    "gradcam++": GradCAMPlusPlus,
 }
 """Name -> constructor. The keyword arguments of the constructor are the options of the map."""
 

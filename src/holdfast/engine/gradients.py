@@ -101,20 +101,28 @@ def _gradients(
             flat = (points + shift).flatten(0, 1)
         with fast_kernels_for(model, flat, weights=create_graph, path=path, twice=create_graph):
             logits = check_logits(model(flat), flat)
-        # With create_graph, the next backward goes through every gradient, but only once through the shared forward.
-        add_passes(flat.shape[0], (1 + len(targets)) * (2 if create_graph else 1))
+        count_gradients(flat.shape[0], len(targets), create_graph)
         share = weights.repeat_interleave(shift.shape[0])
         scores = [(share * score(logits, y.repeat(len(weights)))).sum() for score, y in targets]
         gradients = [
-            _gradient(s, shift, create_graph, keep=create_graph or i + 1 < len(scores)) for i, s in enumerate(scores)
+            gradient_of(s, shift, create_graph, keep=create_graph or i + 1 < len(scores)) for i, s in enumerate(scores)
         ]
         return gradients, logits if create_graph else logits.detach()
 
 
-def _gradient(score: Tensor, shift: Tensor, create_graph: bool, keep: bool) -> Tensor:
+def count_gradients(images: int, targets: int, create_graph: bool) -> None:
+    """Count the passes of one forward pass and of one gradient for each target.
+
+    With create_graph, the next backward goes through every gradient, but only once through the shared forward.
+    """
+    add_passes(images, (1 + targets) * (2 if create_graph else 1))
+
+
+def gradient_of(score: Tensor, point: Tensor, create_graph: bool, keep: bool) -> Tensor:
+    """The gradient of `score` in `point`; `keep` keeps the graph of the forward pass for the next target."""
     found = None
     if score.requires_grad:
-        (found,) = torch.autograd.grad(score, shift, create_graph=create_graph, retain_graph=keep, allow_unused=True)
+        (found,) = torch.autograd.grad(score, point, create_graph=create_graph, retain_graph=keep, allow_unused=True)
     if found is None:
         fix = "a layer detaches its input; holdfast.double_backward_audit(model, x) names it"
         raise expected("a score that depends differentiably on the image", got="no gradient", fix=fix)

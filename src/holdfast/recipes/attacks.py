@@ -135,10 +135,11 @@ def ifia(
 
     Pass `eps` for the L-infinity ball, or a `ball`. `steps` and `step_size` set the number and size of the steps.
     `ig_steps` is the number of points of integrated gradients; `attribution` replaces integrated gradients by another
-    map. `eval_k` is the k of the reported top-k intersection and defaults to `k`. `random_start` and `restarts` search
-    from random starts. `quantize` restricts perturbations to whole grey levels of 1/255. `stuck` says what an
-    example does where the gradient of D is exactly zero: "random" steps in a keyed random direction, "stay" does not
-    move, as in RAR's code. `chunk` limits the images per forward pass.
+    map. A map with a `search_map`, such as those of `hf.attribution.from_captum`, is only scored; the search ascends
+    its `search_map`. `eval_k` is the k of the reported top-k intersection and defaults to `k`. `random_start` and
+    `restarts` search from random starts. `quantize` restricts perturbations to whole grey levels of 1/255. `stuck` says
+    what an example does where the gradient of D is exactly zero: "random" steps in a keyed random direction, "stay"
+    does not move, as in RAR's code. `chunk` limits the images per forward pass.
 
     `search_ig_steps` selects the fast protocol. Inside the search, maps use that many points of the midpoint rule (10
     are enough on the small CNN). Only the image that the search returns is scored by the full map with `ig_steps`
@@ -158,7 +159,9 @@ def ifia(
     if (kind == "target") != (target is not None):
         raise expected("a target map if and only if kind='target'", got=f"kind={kind!r}, target={target is not None}")
     explained = attribution or IntegratedGradients(steps=ig_steps, chunk=chunk)
-    searched = explained if search_ig_steps is None else _cheaper(explained, search_ig_steps)
+    stand_in = getattr(explained, "search_map", None)  # of a map that cannot be differentiated twice
+    searched = explained if stand_in is None else stand_in
+    searched = searched if search_ig_steps is None else _cheaper(searched, search_ig_steps)
     shared: dict[str, object] = {"attribution": searched, "beta": beta}
     if target is not None:
         shared["target"] = target
@@ -170,7 +173,7 @@ def ifia(
         random_start=random_start,
         restarts=restarts,
         keep_prediction=True,
-        best_by=KendallDrop(attribution=searched),
+        best_by=KendallDrop(attribution=searched if stand_in is None else explained),
         quantize=quantize,
         stuck=stuck,
         chunk=chunk,
