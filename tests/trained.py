@@ -29,3 +29,19 @@ def trained(name: str, size: int, steps: int = 150, **options: object) -> nn.Mod
         loss.backward()
         optimizer.step()
     return net.eval()
+
+
+@cache
+def trained_by(method: str, steps: int = 150, **settings: object) -> nn.Module:
+    """A `digits-cnn` trained on the digits by one of the methods, with eps = 0.15."""
+    x, y = digits("train")
+    net = hf.models.build("digits-cnn", seed=0)
+    objective = hf.recipes.METHODS[method](net, eps=0.15, attack_steps=4, step_size=0.06, **settings)
+    optimizer = torch.optim.Adam(net.parameters(), lr=2e-3)
+    for step in range(steps):
+        rows = torch.randint(len(x), (64,), generator=torch.Generator().manual_seed(step))
+        loss = objective(x[rows], y[rows], hf.make_keys(step, rows)).total
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return net.eval()

@@ -27,7 +27,7 @@ SMALL = {
 }
 """Settings by name: what some losses require, and few points for all."""
 
-NO_EXACT_GRADIENT = {"KendallDrop", "NoDirection", "SoftTopK"}
+NO_EXACT_GRADIENT = {"KendallDrop", "NoDirection", "SoftTopK", "LogTopK"}
 """The first judges iterates, the second is zero everywhere, the third holds its threshold fixed on purpose."""
 
 HARD_CHOICES = {"SoftTopK", "TopKMass", "TargetMass", "CenterShift", "MapCosine", "FlattenedCosine"}

@@ -55,8 +55,9 @@ def test_audit_finds_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
 def test_a_config_finds_it_with_its_options() -> None:
     changes = [("evaluate.map", "squared-gradient"), ("evaluate.map_options.power", "4")]
     protocol = protocol_of(make_config("digits/natural", overrides=changes), MeasureOptions())
-    for attack in protocol.attacks.values():
-        assert attack.attribution == SquaredGradient(power=4)
+    for name, attack in protocol.attacks.items():
+        score = hf.centred_logit if name == "strongest" else hf.true_logit
+        assert attack.attribution == SquaredGradient(power=4, score=score)
 
 
 def test_an_unknown_map_is_named_with_those_there_are() -> None:

@@ -1,5 +1,6 @@
 """What an audit costs is said after its first batch, a time limit is kept, and Ctrl-C leaves a report."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,12 +43,16 @@ def test_images_go_before_steps(seconds: float, expected: tuple[int, int]) -> No
 
 def test_settings_that_fit_the_time() -> None:
     settings = hf.AuditSettings(eps=0.1, steps=50, ig_steps=4, strong=False)
-    slow = iter([0.0, 16.0])  # 8 images with 2 steps: a second per step on an image
+    slow = iter([0.0, 8.0])  # 4 images with 2 steps: a second per step on an image
     chosen = fit_to_minutes(network(), digits(), settings, 10.0, clock=lambda: next(slow))
     assert (chosen.limit, chosen.steps) == (20, 22)
-    fast = iter([0.0, 0.016])
+    fast = iter([0.0, 0.008])
     chosen = fit_to_minutes(network(), digits(), settings, 10.0, clock=lambda: next(fast))
     assert (chosen.limit, chosen.steps) == (64, 50)
+    strong = hf.AuditSettings(eps=0.1, ig_steps=4)
+    slow = iter([0.0, 1e9])
+    chosen = fit_to_minutes(network(), digits(), strong, 10.0, clock=lambda: next(slow))
+    assert (chosen.limit, chosen.passes) == (1, 600)
     with pytest.raises(hf.InputError, match="minutes > 0"):
         fit_to_minutes(network(), digits(), settings, 0.0)
 
@@ -113,7 +118,7 @@ def test_the_search_uses_few_points_and_the_score_all() -> None:
         return counter.passes, done.evaluation
 
     few, fast = audited()
-    many, full = audited(search_ig_steps=None)
+    many, full = audited(search_ig_steps=50)
     assert few < 0.45 * many
     for one, other in zip(fast.rows, full.rows, strict=True):
         assert one.completeness_gap == other.completeness_gap  # the full map of the clean image
@@ -124,5 +129,7 @@ def test_the_search_uses_few_points_and_the_score_all() -> None:
 def test_the_command_that_goes_on_has_the_settings_that_were_chosen(given: list[str]) -> None:
     settings = hf.AuditSettings(limit=7, steps=9)
     words = ["audit", "--k", "5", *given, "--out", "a"]
-    assert _without_minutes(words, settings) == ["audit", "--k", "5", "--out", "a", "--limit", "7", "--steps", "9"]
+    rest = ["audit", "--k", "5", "--out", "a", "--limit", "7"]
+    assert _without_minutes(words, settings) == [*rest, "--passes", "2000"]
+    assert _without_minutes(words, replace(settings, strong=False)) == [*rest, "--steps", "9"]
     assert _without_minutes(["audit", "--k", "5"], settings) == ["audit", "--k", "5"]

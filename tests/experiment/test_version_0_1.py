@@ -44,7 +44,7 @@ def test_a_half_finished_evaluation_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(BEFORE / "half", folder)
     begun = (folder / "examples.csv").read_text()
-    assert main(["evaluate", str(folder), "--limit", "24", "--pgd-limit", "60", "--quiet"]) == 0
+    assert main(["evaluate", str(folder), "--as-before", "--limit", "24", "--pgd-limit", "60", "--quiet"]) == 0
     assert (folder / "examples.csv").read_text().startswith(begun)
     rows = {(row.attack, row.id): row for row in Examples(folder / "examples.csv").read().rows}
     expected = {(row.attack, row.id): row for row in Examples(BEFORE / "expected" / "examples.csv").read().rows}
@@ -60,7 +60,7 @@ def test_an_evaluation_with_another_attack_is_still_refused(tmp_path: Path) -> N
     shutil.copytree(BEFORE / "half", folder)
     config = (folder / "config.toml").read_text().replace("steps = 50\n", "steps = 51\n")
     (folder / "config.toml").write_text(config)
-    assert main(["evaluate", str(folder), "--limit", "24", "--pgd-limit", "60", "--quiet"]) == 2
+    assert main(["evaluate", str(folder), "--as-before", "--limit", "24", "--pgd-limit", "60", "--quiet"]) == 2
 
 
 def test_old_names_of_settings_are_understood() -> None:
@@ -80,7 +80,7 @@ def test_published_configs_and_measurements_are_understood(folder: Path) -> None
     assert make_config(config.preset, overrides=[("seed", str(config.seed))]).method.name == config.method.name
     if not (folder / "measured.json").exists():
         return
-    measured, protocol = read_json(folder / "measured.json"), protocol_of(config, MeasureOptions())
+    measured, protocol = read_json(folder / "measured.json"), protocol_of(config, MeasureOptions(as_before=True))
     attacks = {"pgd": protocol.pgd, **protocol.attacks}
     known = {name.removeprefix("attack ") for name in measured if name.startswith("attack ")}
     assert {"pgd", "ifia-topk", "random"} <= known <= set(attacks)

@@ -42,7 +42,7 @@ SMALL = (
     ("evaluate.ensemble.steps", "2"),
     ("evaluate.pgd.steps", "3"),
 )
-OPTIONS = MeasureOptions(limit=12, pgd_limit=16, ensemble=False, panels=2)
+OPTIONS = MeasureOptions(limit=12, pgd_limit=16, strongest=False, panels=2)
 
 
 def train(folder: Path) -> None:

@@ -52,7 +52,8 @@ def test_overrides(preset: str, changes: list[tuple[str, str]]) -> None:
 
 
 NAMES = """
-out resume init model data seed device quiet config limit help pgd-limit no-ensemble quality natural diagnose weights
+out resume init model data seed device quiet config limit help pgd-limit no-strongest thorough as-before
+quality natural diagnose weights passes no-strong
 mean std size
 split labels eps steps k strong tier methods seeds workers list tables figures vote title root force version
 launcher train.steps train.lr method.settings.eps data.name evaluate.ifia.k nothing

@@ -18,14 +18,17 @@ from holdfast.attacks.diagnostics import Diagnosis, diagnose, random_control
 from holdfast.attacks.ensemble import Ensemble, EnsembleResult
 from holdfast.attacks.explanation import PGDExplanationAttack
 from holdfast.attacks.manipulation import Manipulation
+from holdfast.attacks.members import Ascent
 from holdfast.attacks.pgd import LAST, PGD, AttackResult
 from holdfast.attacks.proposal import ProposalAttack
+from holdfast.attacks.strongest import Schedule, StrongestAttack, StrongestResult
 
 __all__ = [
     "APGD",
     "L2",
     "LAST",
     "PGD",
+    "Ascent",
     "AttackResult",
     "Ball",
     "CleanSide",
@@ -39,7 +42,10 @@ __all__ = [
     "Outcome",
     "PGDExplanationAttack",
     "ProposalAttack",
+    "Schedule",
     "Scores",
+    "StrongestAttack",
+    "StrongestResult",
     "clean_side",
     "compare",
     "diagnose",

@@ -50,6 +50,10 @@ class GradientMap(ABC):
         fix = "omit search_ig_steps"
         raise expected("a map with a number of points to reduce", got=type(self).__name__, fix=fix)
 
+    def sampled(self, step: int, points: int = 1) -> "GradientMap":
+        """A cheap version of the map for step number `step` of a search; over the steps its mean is the map."""
+        return self
+
     def completeness_gap(self, model: Model, x: Tensor, y: Tensor, attribution: Tensor | None = None) -> Tensor | None:
         """sum of the map - (s(x) - s(x0)), [B]; None for maps without the completeness property."""
         return None

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from holdfast.attribution import shortcut
 from holdfast.attribution.base import GradientMap, Maps
-from holdfast.attribution.quadrature import RULES, inverse_moment, nodes
+from holdfast.attribution.quadrature import GOLDEN, inverse_moment, last_point, nodes, shifted
 from holdfast.attribution.scores import true_logit
 from holdfast.engine.cpu_kernels import StraightPath
 from holdfast.engine.gradients import check_chunk, check_logits, images_per_pass, weighted_gradients
@@ -88,13 +88,21 @@ class IntegratedGradients(GradientMap):
     def points(self) -> int:
         return self.steps
 
+    def points_needed(self, model: Model, x: Tensor) -> int:
+        """The number of points that the maps of x take: one if the shortcut applies to all images."""
+        return 1 if x.shape[0] and bool(shortcut.applies(self, model, x).all()) else self.steps
+
     @property
     def passes_image(self) -> bool:
-        return float(RULES[self.rule](self.steps)[0][-1]) == 1.0
+        return last_point(self.rule, self.steps) == 1.0
 
     def with_points(self, points: int) -> "IntegratedGradients":
         """The same map with fewer points, by the midpoint rule."""
         return replace(self, steps=points, rule="midpoint")
+
+    def sampled(self, step: int, points: int = 1) -> "IntegratedGradients":
+        """The map with a few equidistant points that move with the step, so that they cover the path evenly."""
+        return replace(self, steps=points, rule=shifted((0.5 + step * GOLDEN) % 1), shortcut=False)
 
     def completeness_gap(self, model: Model, x: Tensor, y: Tensor, attribution: Tensor | None = None) -> Tensor:
         """sum_i IG_i - (s(f(x)) - s(f(x0))), [B]: zero for the exact integral, so it measures the quadrature error."""

@@ -53,17 +53,45 @@ RULES: Mapping[str, Rule] = {
 }
 
 
+GOLDEN = (5**0.5 - 1) / 2
+"""Multiples of this number, modulo 1, cover [0, 1] evenly."""
+
+_SHIFTED = "shifted by "
+
+
+def shifted(by: float) -> str:
+    """The rule t_k = (k + by) / m, k = 0 ... m - 1, with 0 <= by < 1: `left` for 0, `midpoint` for 1/2."""
+    return f"{_SHIFTED}{by!r}"
+
+
+def _rule(name: str) -> Rule:
+    if name.startswith(_SHIFTED):
+        by = float(name.removeprefix(_SHIFTED))
+        return lambda m: ((np.arange(m) + by) / m, np.full(m, 1 / m))
+    if name not in RULES:
+        raise expected(f"rule to be one of {', '.join(RULES)}", got=repr(name))
+    return RULES[name]
+
+
 def nodes(rule: str, m: int, like: Tensor) -> tuple[Tensor, Tensor]:
     """Points and weights [m] of a rule, with the dtype and device of `like`."""
-    if rule not in RULES:
-        raise expected(f"rule to be one of {', '.join(RULES)}", got=repr(rule))
     if m < 1:
         raise expected("at least one point on the path", got=m)
-    points, weights = (torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in RULES[rule](m))
+    points, weights = (torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in _rule(rule)(m))
     return points, weights
+
+
+def last_point(rule: str, m: int) -> float:
+    """The last point of a rule."""
+    return float(_rule(rule)(m)[0][-1])
+
+
+def first_point(rule: str, m: int) -> float:
+    """The smallest point of a rule."""
+    return float(_rule(rule)(m)[0].min())
 
 
 def inverse_moment(rule: str, m: int) -> float | None:
     """sum_j w_j / t_j (for the right rule H_m = 1 + 1/2 + ... + 1/m); None if a point lies at 0."""
-    points, weights = RULES[rule](m)
+    points, weights = _rule(rule)(m)
     return None if points.min() <= 0 else float((weights / points).sum())

@@ -10,7 +10,7 @@ from torch import Tensor
 from holdfast import rng
 from holdfast.attribution.base import Maps
 from holdfast.attribution.gradient import Gradient
-from holdfast.attribution.quadrature import RULES
+from holdfast.attribution.quadrature import first_point
 from holdfast.engine.gradients import images_per_pass
 from holdfast.engine.parallel import slices
 from holdfast.models.scale_invariance import is_scale_invariant, scale_invariant_images
@@ -27,7 +27,7 @@ def applies(ig: "IntegratedGradients", model: Model, x: Tensor) -> Tensor:
         declared = False
     if declared is not None:
         return x.new_full((x.shape[0],), bool(declared), dtype=torch.bool)
-    return _shows_scale_invariance(model, x.detach(), smallest=float(RULES[ig.rule](ig.steps)[0].min()))
+    return _shows_scale_invariance(model, x.detach(), smallest=first_point(ig.rule, ig.steps))
 
 
 def maps(

@@ -62,6 +62,9 @@ class SmoothGrad(GradientMap):
     def with_points(self, points: int) -> "SmoothGrad":
         return replace(self, samples=points)
 
+    def sampled(self, step: int, points: int = 1) -> "SmoothGrad":
+        return replace(self, samples=points, seed=self.seed + 1 + step)
+
     def _noise(self, x: Tensor) -> Tensor:  # [samples, C, H, W]
         keys = rng.make_keys(self.seed, torch.arange(self.samples, device=x.device))
         return self.sigma * rng.normal(keys, x.new_empty(self.samples, *x.shape[1:]))

@@ -22,14 +22,16 @@ def audit(
     split: str | None = None,
     labels: Literal["given", "predicted"] = "given",
     eps: float = 8 / 255,
+    passes: int = 2000,
     steps: int = 50,
     k: int | None = None,
-    ig_steps: int = 50,
-    search_ig_steps: int | None = 10,
+    ig_steps: int = 30,
+    search_ig_steps: int = 5,
     limit: int | None = 64,
     minutes: float | None = None,
     map: str = "ig",  # noqa: A002 - the name of the option
     strong: bool = True,
+    thorough: bool = False,
     attacks: tuple[str, ...] = (),
     apgd: bool = False,
     seed: int = 0,
@@ -62,15 +64,16 @@ def audit(
         split: Part of the data: train, test or all. By default test if the data has a test split, else all.
         labels: Explain the given labels, or the classes that the network predicts (for images without labels).
         eps: Largest change per pixel; pixels are in [0, 1].
-        steps: Number of attack steps.
+        passes: Budget of all attacks together, in example-passes per image: one image once forward or backward.
+        steps: Number of steps of the top-k attack of the papers (with --no-strong or --attacks ifia-topk).
         k: Number of top pixels to compare; by default a tenth of the pixels.
         ig_steps: Number of points of integrated gradients.
-        search_ig_steps: Number of points inside the search; the image that is found is scored with all points. None
-            uses all points in the search, too.
+        search_ig_steps: Number of points inside the search; the image that is found is scored with all points.
         limit: Number of images, a stratified subset drawn with the seed; None means all.
-        minutes: Time limit: attack at most --limit images, as many as fit, and take fewer steps if need be.
+        minutes: Time limit: attack at most --limit images, as many as fit, with fewer passes if need be.
         map: Explanation to audit: ig, gradient, input-x-gradient or smoothgrad.
-        strong: Also run the ensemble of eight attacks and take the worst per image; about four times the work.
+        thorough: Give the attacks ten times the passes.
+        strong: Run the strongest attack; --no-strong runs the top-k attack of the papers instead.
         attacks: Run these attacks instead of the default ones, for example: ifia-topk ifia-cosine random.
         apgd: Also measure the accuracy under Auto-PGD, the core of AutoAttack, on --limit images.
         seed: Seed of the subset and of the random parts of the attacks.
@@ -95,6 +98,7 @@ def audit(
         console.print(line, style="dim", highlight=False, soft_wrap=True)
     settings = AuditSettings(
         eps=eps,
+        passes=10 * passes if thorough else passes,
         steps=steps,
         k=k,
         ig_steps=ig_steps,
@@ -108,7 +112,7 @@ def audit(
     )
     if minutes is not None:
         settings = fit_to_minutes(network, images, settings, minutes, device=where)
-        fits = f"{settings.limit} images with {settings.steps} steps fit into {minutes:g} minutes"
+        fits = f"{settings.limit} images with {_depth(settings)} fit into {minutes:g} minutes"
         console.print(fits, style="dim", highlight=False)
     page, title = out / "report.html", f"Audit of {model}"
     try:
@@ -158,8 +162,13 @@ def _without_minutes(words: list[str], settings: "AuditSettings") -> list[str]:
     if place is None:
         return words
     behind = place + (1 if "=" in words[place] else 2)
-    chosen = ["--limit", str(settings.limit), "--steps", str(settings.steps)]
+    depth = ["--passes", str(settings.passes)] if settings.strong else ["--steps", str(settings.steps)]
+    chosen = ["--limit", str(settings.limit), *depth]
     return [*words[:place], *words[behind:], *chosen]
+
+
+def _depth(settings: "AuditSettings") -> str:
+    return f"{settings.passes:,} passes each" if settings.strong else f"{settings.steps} steps"
 
 
 def _network(

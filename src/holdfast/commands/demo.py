@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
+from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -30,7 +32,7 @@ def demo(
     """Train five small networks on the embedded digits, attack their maps and compare them.
 
     The five training methods are natural, madry, RAR (ig_sum_norm), erar and erar_plus. Their maps are attacked with
-    the reference attack, with the strong ensemble and with random noise. The command prints a table and writes
+    the reference attack, with the strongest attack and with random noise. The command prints a table and writes
     report.html. It takes a few minutes on two cores and needs no download. After Ctrl-C, the same command resumes.
 
     Usage examples:
@@ -90,7 +92,7 @@ def _table(runs: dict[str, Path]) -> "RichTable":
     for head in ("method", "accuracy", "under PGD", "random noise", "reference attack", "strongest attack"):
         table.add_column(head, justify="left" if head == "method" else "right")
     for method, summary in found.items():
-        attacks = [summary["attacks"][name] for name in ("random", "ifia-topk", "ifia-ensemble")]
+        attacks = [summary["attacks"][name] for name in (CONTROL, REFERENCE, STRONGEST)]
         pairs = [_pair(a["top_k"]["median"], a["kendall"]["median"]) for a in attacks]
         table.add_row(method, f"{summary['natural_accuracy']:.1%}", f"{summary['pgd_accuracy']:.1%}", *pairs)
     return table
@@ -100,7 +102,7 @@ def _pair(top_k: float | None, kendall: float | None) -> str:
     return "none attacked" if top_k is None or kendall is None else f"{top_k:.0%}  {kendall:.2f}"
 
 
-def comparisons(runs: dict[str, Path], pairs: tuple[tuple[str, str], ...], attack: str = "ifia-ensemble") -> list[str]:
+def comparisons(runs: dict[str, Path], pairs: tuple[tuple[str, str], ...], attack: str = STRONGEST) -> list[str]:
     """One sentence per pair: the mean paired difference between the first and the second method, with its interval."""
     from holdfast.runs import paired_difference, read_run
 

@@ -11,7 +11,9 @@ def evaluate(
     /,
     limit: int | None = None,
     pgd_limit: int | None = None,
-    ensemble: bool = True,
+    strongest: bool = True,
+    thorough: bool = False,
+    as_before: bool = False,
     quality: bool = False,
     natural: Path | None = None,
     model: str | None = None,
@@ -21,9 +23,9 @@ def evaluate(
 ) -> None:
     """Evaluate a trained run: accuracy, accuracy under PGD and APGD, and robustness of its maps.
 
-    The attacks are those of the run's config (evaluate.pgd, evaluate.apgd, evaluate.ifia, evaluate.ensemble). The
-    command prints the results table. Rows are written to the run directory after every batch; run the same command
-    again to resume.
+    The attacks on the maps are the reference attack of the papers (evaluate.ifia), the strongest attack on the maps of
+    centred and true logit (evaluate.strongest), and random noise. The command prints the results table. Rows are
+    written to the run directory after every batch; run the same command again to resume.
 
     Usage examples:
         holdfast evaluate runs/a
@@ -34,7 +36,9 @@ def evaluate(
         run: Run directory, as written by `holdfast train`.
         limit: Number of test images whose maps are attacked, a stratified subset; by default as in the config.
         pgd_limit: Number of test images for the accuracy under PGD and APGD; by default as in the config.
-        ensemble: Also run the ensemble of eight attacks, which takes the worst result per image.
+        strongest: Also run the strongest attack, which takes the worst of several searches per image.
+        thorough: Give the strongest attack ten times its passes per image.
+        as_before: Use the protocol of version 0.1: the reference attack, the ensemble of eight attacks, random noise.
         quality: Also measure insertion, deletion, completeness, and the similarity to maps of shuffled weights.
         natural: Run directory of a naturally trained network to compare the maps with; requires --quality.
         model: package.module:function that builds the run's custom network; it is never imported automatically.
@@ -47,6 +51,7 @@ def evaluate(
     from holdfast.commands.progress import measuring
     from holdfast.errors import expected
     from holdfast.experiment.measure import MeasureOptions, measure
+    from holdfast.recipes import THOROUGH
     from holdfast.report import view_runs
     from holdfast.report.render import to_rich
     from holdfast.report.tables import results_table
@@ -57,7 +62,9 @@ def evaluate(
     options = MeasureOptions(
         limit=limit,
         pgd_limit=pgd_limit,
-        ensemble=ensemble,
+        strongest=strongest,
+        passes=THOROUGH if thorough else None,
+        as_before=as_before,
         quality=quality,
         natural=natural,
         network=model,

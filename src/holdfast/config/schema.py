@@ -179,8 +179,16 @@ class IFIAProtocol(Section):
     stuck: Literal["random", "stay"] = "random"
 
 
+class StrongestProtocol(Section):
+    """The strongest attack, with `passes` example-passes per image; radius, k and quantisation are those of `ifia`."""
+
+    passes: Count = 2000
+    ig_steps: Count = 50
+    judge_points: Count = 5
+
+
 class EnsembleProtocol(Section):
-    """The strong attack on the maps; radius, k and quantisation are those of `ifia`."""
+    """The ensemble of attacks of version 0.1; radius, k and quantisation are those of `ifia`."""
 
     steps: Count = 50
     step_size: Positive | None = None
@@ -194,7 +202,7 @@ class Evaluate(Section):
     """How the network is measured; the attacks on the maps take `limit` stratified test images.
 
     `map` names the explanation that is attacked, with its `map_options`. `attacks` names the attacks on it; without it
-    the reference attack, the ensemble if there is an [evaluate.ensemble], and the random control.
+    the reference attack, the strongest attack on the maps of centred and true logit, and the random control.
     """
 
     limit: Count | None = None
@@ -205,6 +213,7 @@ class Evaluate(Section):
     pgd: PGDProtocol | None = None
     apgd: APGDProtocol | None = None
     ifia: IFIAProtocol | None = None
+    strongest: StrongestProtocol = StrongestProtocol()
     ensemble: EnsembleProtocol | None = None
 
 

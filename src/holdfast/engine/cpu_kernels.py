@@ -15,6 +15,7 @@ so three functions that call each other in `backward` are differentiable to any 
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +86,14 @@ class fast_kernels(TorchFunctionMode):  # noqa: N801  (used like a function: `wi
         form = _KERNELS.get(func)
         found = form(self, *args, **(kwargs or {})) if form is not None else None
         return func(*args, **(kwargs or {})) if found is None else found
+
+
+_OWN_POOLING: ContextVar[int] = ContextVar("own_pooling", default=0)
+
+
+def own_pooling(change: int) -> None:
+    """Tell the kernels of this thread that another context pools: +1 when it starts, -1 when it ends."""
+    _OWN_POOLING.set(_OWN_POOLING.get() + change)
 
 
 def fast_kernels_for(
@@ -359,6 +368,8 @@ def _fast_max_pool2d(
     window = _two(kernel_size)
     apart = all(s >= k for s, k in zip(_two(stride or kernel_size), window, strict=True))
     plain = _two(padding) == (0, 0) and _two(dilation) == (1, 1) and not ceil_mode and not return_indices
+    if _OWN_POOLING.get():
+        return None
     if not (apart and plain and x.device.type == "cpu" and x.dim() == 4 and x.is_floating_point()):
         return None
     maxima, _ = _Pool.apply(x, window, _two(stride or kernel_size))  # type: ignore[no-untyped-call]

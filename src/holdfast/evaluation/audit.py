@@ -18,26 +18,41 @@ from holdfast.data.dataset import Dataset, to_float
 from holdfast.data.from_torch import as_dataset
 from holdfast.engine.checks import check_outputs
 from holdfast.engine.modes import evaluating
+from holdfast.engine.passes import count_passes
 from holdfast.errors import expected
 from holdfast.evaluation.cost import Clock, fit_images_and_steps
 from holdfast.evaluation.evaluate import evaluate
 from holdfast.evaluation.protocol import Evaluation, EvaluationProtocol, OnProgress
 from holdfast.models import Classifier
 from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd
-from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST
+from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST, TRUE_LOGIT
 from holdfast.runs.summary import RunInfo
 from holdfast.types import Attribution
 
 STURDY, FRAGILE = 0.8, 0.5
 """Thresholds on the median share of top pixels kept: robust from `STURDY` on, not robust below `FRAGILE`."""
 
-PROBE_IMAGES, PROBE_STEPS = 8, 2
+PROBE_IMAGES, PROBE_STEPS, PROBE_PASSES = 4, 2, 400
 """What `fit_to_minutes` times."""
+
+SHARES = {STRONGEST: 0.56, TRUE_LOGIT: 0.3}
+"""Parts of `passes` for the strongest attack on the two maps; the rest is for noise, accuracy and PGD."""
+
+CONTROL_STEPS = 6
+"""Random perturbations per image that the control tries."""
+
+FEWEST_PASSES = 600
+"""`fit_to_minutes` does not go below this number of passes per image."""
 
 SHARE_FOR_ATTACKS = 0.75
 """Part of the time that `fit_to_minutes` plans for the attacks; the rest is for accuracy, checks and the report."""
 
-TITLES = {CONTROL: "random noise", REFERENCE: "top-k attack", STRONGEST: "strongest of 8"}
+TITLES = {
+    CONTROL: "random noise",
+    REFERENCE: "top-k attack",
+    STRONGEST: "strongest attack",
+    TRUE_LOGIT: "on the true logit",
+}
 """Attack name -> its name in the printed audit; other attacks are printed under their own name."""
 
 
@@ -48,23 +63,23 @@ class AuditSettings:
     `eps` is the largest change per pixel (pixels are in [0, 1]). `k` is the number of top pixels that are compared; the
     default is a tenth of the pixels. Accuracy is measured on a sample of `accuracy_limit` images, and under PGD on
     `limit` images; `apgd` adds Auto-PGD on the cross-entropy and on the difference of logits ratio. `map` names the
-    explanation (`holdfast.attribution.MAPS`); `attribution` replaces it by an attribution object of your own. `strong`
-    adds the ensemble of eight attacks, each with half the steps. `attacks` lists the attacks to run instead
-    (`holdfast.recipes.ATTACKS`).
+    explanation (`holdfast.attribution.MAPS`); `attribution` replaces it by an attribution object of your own.
 
-    Inside the search, maps with more points than `search_ig_steps` are integrated with that many; the image that is
-    found is scored with the full map. With 10 points the medians agree with the full search to 0.01
-    (docs/performance.md) at a fifth of the cost; None searches with the full map.
+    The audit runs the strongest attack on the map of the centred logit, which decides, and on that of the true logit,
+    and random noise as the control. `passes` is the budget in example-passes per image for all of them together. With
+    `strong=False` it runs the top-k attack of the papers with `steps` steps instead. `attacks` lists the attacks to run
+    (`holdfast.recipes.ATTACKS`). Maps are scored with `ig_steps` points; inside a search, with `search_ig_steps`.
 
     >>> AuditSettings(eps=4 / 255, limit=16).map
     'ig'
     """
 
     eps: float = 8 / 255
+    passes: int = 2000
     steps: int = 50
     k: int | None = None
-    ig_steps: int = 50
-    search_ig_steps: int | None = 10
+    ig_steps: int = 30
+    search_ig_steps: int = 5
     limit: int | None = 64
     accuracy_limit: int | None = 1000
     apgd: bool = False
@@ -78,7 +93,12 @@ class AuditSettings:
     @property
     def attack_names(self) -> tuple[str, ...]:
         """Names of the attacks to run."""
-        return self.attacks or ((REFERENCE, STRONGEST, CONTROL) if self.strong else (REFERENCE, CONTROL))
+        if self.attacks:
+            return self.attacks
+        if not self.strong:
+            return (REFERENCE, CONTROL)
+        # a map of the caller's own has its own score
+        return (STRONGEST, TRUE_LOGIT, CONTROL) if self.attribution is None else (STRONGEST, CONTROL)
 
     def top_k(self, data: Dataset) -> int:
         """The number of top pixels that are compared on images like those of `data`."""
@@ -105,7 +125,7 @@ class Audit:
 
     @property
     def decisive(self) -> str:
-        """The attack behind the verdict: the ensemble if it was run, else the first that is not the random control."""
+        """The attack behind the verdict: the strongest if it was run, else the first that is not the random control."""
         names = [name for name in self.settings.attack_names if name != CONTROL] or [CONTROL]
         return STRONGEST if STRONGEST in names else names[0]
 
@@ -206,43 +226,58 @@ def fit_to_minutes(
     device: torch.device | str | None = None,
     clock: Clock = time.monotonic,
 ) -> AuditSettings:
-    """The settings with as many images, and if need be fewer steps, as fit into `minutes`.
+    """The settings with as many images, and if need be fewer passes or steps, as fit into `minutes`.
 
-    Two steps of every attack on a few images are timed first.
+    A short run of every attack on a few images is timed first.
     """
     if not minutes > 0:
         raise expected("minutes > 0", got=minutes)
     network = model if isinstance(model, Classifier) else Classifier(model)
     few = data.stratified(min(PROBE_IMAGES, len(data)), seed=settings.seed)
-    few_steps = _protocol(replace(settings, steps=PROBE_STEPS), settings.top_k(data))
-    probe = replace(few_steps, diagnose=0, panels=0, pgd=None, apgd=())
+    strong = STRONGEST in settings.attack_names
+    unit = "passes" if strong else "steps"
+    most, least = getattr(settings, unit), FEWEST_PASSES if strong else 5
+    tried = min(most, PROBE_PASSES if strong else PROBE_STEPS)
+    probe = _protocol(_with(settings, unit, tried), settings.top_k(data))
+    probe = replace(probe, diagnose=0, panels=0, pgd=None, apgd=())
     relabelled = _relabelled(network, few, device)
     evaluate(network, relabelled.subset([0]), probe, device=device)  # the first call sets things up
-    started = clock()
-    evaluate(network, relabelled, probe, device=device)
-    spent = (clock() - started) / len(few) / PROBE_STEPS
+    with count_passes() as counter:
+        started = clock()
+        evaluate(network, relabelled, probe, device=device)
+        spent = clock() - started
+    each = spent / max(1, counter.passes) if strong else spent / len(few) / tried
     wanted = len(data) if settings.limit is None else min(settings.limit, len(data))
-    limit, steps = fit_images_and_steps(spent, settings.steps, wanted, 60 * minutes * SHARE_FOR_ATTACKS)
-    return replace(settings, limit=limit, steps=steps)
+    limit, depth = fit_images_and_steps(each, most, wanted, 60 * minutes * SHARE_FOR_ATTACKS, fewest_steps=least)
+    return _with(replace(settings, limit=limit), unit, depth)
+
+
+def _with(settings: AuditSettings, unit: str, depth: int) -> AuditSettings:
+    return replace(settings, passes=depth) if unit == "passes" else replace(settings, steps=depth)
 
 
 def _protocol(settings: AuditSettings, k: int) -> EvaluationProtocol:
     explained = settings.attribution or make_map(settings.map, steps=settings.ig_steps)
-    search = settings.search_ig_steps
-    if search is not None and getattr(explained, "points", 1) <= search:
-        search = None  # nothing to save
-    shared = AttackSettings(
-        eps=settings.eps,
-        steps=settings.steps,
-        k=k,
-        ig_steps=settings.ig_steps,
-        map=settings.map,
-        attribution=settings.attribution,
-        search_ig_steps=search,
-        ensemble={"steps": max(1, settings.steps // 2), "search_ig_steps": search},
-    )
+    search = settings.search_ig_steps if getattr(explained, "points", 1) > settings.search_ig_steps else None
+    strong = {"ig_steps": settings.ig_steps, "judge_points": settings.search_ig_steps}
+
+    def shared(name: str) -> AttackSettings:
+        return AttackSettings(
+            eps=settings.eps,
+            steps=settings.steps,
+            k=k,
+            ig_steps=settings.ig_steps,
+            map=settings.map,
+            attribution=settings.attribution,
+            search_ig_steps=search,
+            strongest=strong | {"passes": round(_share_of(name, settings) * settings.passes)},
+            ensemble={"steps": max(1, settings.steps // 2), "search_ig_steps": search},
+            control_steps=CONTROL_STEPS if settings.strong else None,
+        )
+
+    attacks = {name: make_attacks(shared(name), [name])[name] for name in settings.attack_names}
     return EvaluationProtocol(
-        attacks=make_attacks(shared, settings.attack_names),
+        attacks=attacks,
         pgd=pgd(eps=settings.eps, steps=20),
         apgd=apgd_pair(eps=settings.eps, steps=20) if settings.apgd else (),
         limit=settings.limit,
@@ -253,6 +288,13 @@ def _protocol(settings: AuditSettings, k: int) -> EvaluationProtocol:
         batch_size=settings.batch_size,
         seed=settings.seed,
     )
+
+
+def _share_of(name: str, settings: AuditSettings) -> float:
+    """The part of the passes that one attack gets; without the second map, the first gets both parts."""
+    if name == STRONGEST and TRUE_LOGIT not in settings.attack_names:
+        return sum(SHARES.values())
+    return SHARES.get(name, 1.0)
 
 
 def _relabelled(model: nn.Module, data: Dataset, device: torch.device | str | None) -> Dataset:

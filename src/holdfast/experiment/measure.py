@@ -17,9 +17,9 @@ from holdfast.experiment.networks import load
 from holdfast.experiment.run import load_data
 from holdfast.models import Classifier
 from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd
-from holdfast.recipes.protocols import DEFAULT
+from holdfast.recipes.protocols import AS_BEFORE, DEFAULT
 from holdfast.runs import RunInfo, describe
-from holdfast.runs.names import STRONGEST
+from holdfast.runs.names import STRONGEST, TRUE_LOGIT
 from holdfast.storage.json_files import read_json, write_json_atomic
 from holdfast.training import pick_device
 
@@ -30,7 +30,12 @@ class MeasureOptions:
 
     limit: int | None = None
     pgd_limit: int | None = None
-    ensemble: bool = True
+    strongest: bool = True
+    """Also run the strongest attack."""
+    passes: int | None = None
+    """Example-passes per image of the strongest attack."""
+    as_before: bool = False
+    """Use the protocol of version 0.1: the ensemble of eight attacks, on the maps of the true logit."""
     quality: bool = False
     natural: Path | None = None
     """Run directory of a naturally trained network, whose maps are compared with the maps of this run."""
@@ -67,9 +72,9 @@ def protocol_of(config: RunConfig, options: MeasureOptions) -> EvaluationProtoco
     """The evaluation protocol of a config: its attacks on the maps, and PGD and APGD on the prediction."""
     wanted = config.evaluate
     under, under_apgd = wanted.pgd, wanted.apgd
-    names = [name for name in attack_names(config) if options.ensemble or name != STRONGEST]
+    names = attack_names(config, options)
     return EvaluationProtocol(
-        attacks=make_attacks(_settings(config), names),
+        attacks=make_attacks(_settings(config, options.passes), names),
         pgd=None if under is None else pgd(**under.model_dump(exclude={"limit"})),
         limit=options.limit or wanted.limit,
         pgd_limit=options.pgd_limit or (under.limit if under is not None else None),
@@ -82,19 +87,26 @@ def protocol_of(config: RunConfig, options: MeasureOptions) -> EvaluationProtoco
     )
 
 
-def attack_names(config: RunConfig) -> tuple[str, ...]:
-    """Attacks on the maps in the config: those it names, by default the reference, the ensemble and random noise."""
-    if config.evaluate.attacks is not None:
-        return config.evaluate.attacks
-    return tuple(name for name in DEFAULT if name != STRONGEST or config.evaluate.ensemble is not None)
+def attack_names(config: RunConfig, options: MeasureOptions) -> tuple[str, ...]:
+    """Attacks on the maps: those the config names, by default those of the current protocol."""
+    if options.as_before:
+        return AS_BEFORE
+    names = DEFAULT if config.evaluate.attacks is None else config.evaluate.attacks
+    return tuple(name for name in names if options.strongest or name not in (STRONGEST, TRUE_LOGIT))
 
 
-def _settings(config: RunConfig) -> AttackSettings:
+def _settings(config: RunConfig, passes: int | None = None) -> AttackSettings:
     wanted = config.evaluate
     if wanted.ifia is None:
         raise expected("a section evaluate.ifia in the config", got="none", fix="add it to config.toml")
     strong = {} if wanted.ensemble is None else wanted.ensemble.model_dump(exclude_none=True)
-    return AttackSettings(**wanted.ifia.model_dump(), map=wanted.map, map_options=wanted.map_options, ensemble=strong)
+    return AttackSettings(
+        **wanted.ifia.model_dump(),
+        map=wanted.map,
+        map_options=wanted.map_options,
+        strongest=wanted.strongest.model_dump() | ({} if passes is None else {"passes": passes}),
+        ensemble=strong,
+    )
 
 
 def _info(folder: Path, config: RunConfig, data: Dataset) -> RunInfo:

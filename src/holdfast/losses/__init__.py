@@ -22,6 +22,7 @@ from holdfast.losses.map_distance import (
     TopKMass,
 )
 from holdfast.losses.prediction import DLR, CrossEntropy, Margin, PredictionKL
+from holdfast.losses.soft_ranks import LogTopK, SoftKendall
 from holdfast.losses.wacr import WACR
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "FlattenedCosine",
     "IGNorm",
     "KendallDrop",
+    "LogTopK",
     "Loss",
     "LossContext",
     "MapCosine",
@@ -45,6 +47,7 @@ __all__ = [
     "NoDirection",
     "PredictionKL",
     "Scaled",
+    "SoftKendall",
     "SoftTopK",
     "Sum",
     "TargetMass",

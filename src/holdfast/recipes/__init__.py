@@ -3,7 +3,18 @@
 Imports `objective`, `attacks`, `losses`, `attribution` and `runs`.
 """
 
-from holdfast.recipes.attacks import KINDS, apgd, apgd_pair, fgsm, ifia, ifia_ensemble, pgd, pgd_margin
+from holdfast.recipes.attacks import (
+    KINDS,
+    THOROUGH,
+    apgd,
+    apgd_pair,
+    fgsm,
+    ifia,
+    ifia_ensemble,
+    pgd,
+    pgd_margin,
+    strongest,
+)
 from holdfast.recipes.methods import (
     METHODS,
     art,
@@ -23,6 +34,7 @@ __all__ = [
     "ATTACKS",
     "KINDS",
     "METHODS",
+    "THOROUGH",
     "AttackSettings",
     "apgd",
     "apgd_pair",
@@ -41,5 +53,6 @@ __all__ = [
     "natural",
     "pgd",
     "pgd_margin",
+    "strongest",
     "trades",
 ]

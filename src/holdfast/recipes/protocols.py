@@ -7,8 +7,8 @@ from typing import Any
 from holdfast.attacks import ExplanationAttack
 from holdfast.attribution import make_map
 from holdfast.errors import expected
-from holdfast.recipes.attacks import ifia, ifia_ensemble
-from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST
+from holdfast.recipes.attacks import ifia, ifia_ensemble, strongest
+from holdfast.runs.names import CONTROL, ENSEMBLE, REFERENCE, STRONGEST, TRUE_LOGIT
 from holdfast.types import Attribution
 
 
@@ -17,8 +17,12 @@ class AttackSettings:
     """Settings shared by all attacks of a protocol: budget, steps, k, and the map.
 
     `map` names a registered map, with options `map_options`; integrated gradients use `ig_steps` points. A
-    user-defined `attribution` replaces it. `stuck` is that of `ifia`; the random control ignores it. The ensemble
-    shares `eps`, `k`, `eval_k`, `quantize` and the map; `ensemble` holds its other settings, such as `steps`.
+    user-defined `attribution` replaces it. `stuck` is that of `ifia`. The random control takes `control_steps` steps, by
+    default `steps`.
+
+    The strongest attack shares `eps`, `eval_k`, `quantize` and the map, whose score is the centred logit for
+    "strongest" and the true logit for "strongest-true-logit"; `strongest` holds its other settings, such as `passes`.
+    `ensemble` holds those of the ensemble of version 0.1.
     """
 
     eps: float
@@ -33,20 +37,24 @@ class AttackSettings:
     map: str = "ig"
     map_options: Mapping[str, Any] = field(default_factory=dict)
     attribution: Attribution | None = None
+    strongest: Mapping[str, Any] = field(default_factory=dict)
     ensemble: Mapping[str, Any] = field(default_factory=dict)
+    control_steps: int | None = None
 
-    def explained(self, ig_steps: int | None = None) -> Attribution:
-        """The map that is attacked and scored."""
+    def explained(self, ig_steps: int | None = None, score: str | None = None) -> Attribution:
+        """The map that is attacked and scored; `score` names the score unless the map options do."""
         if self.attribution is not None:
             return self.attribution
-        return make_map(self.map, self.map_options, steps=self.ig_steps if ig_steps is None else ig_steps)
+        options = dict(self.map_options) if score is None else {"score": score, **self.map_options}
+        return make_map(self.map, options, steps=self.ig_steps if ig_steps is None else ig_steps)
 
-    def search(self, kind: str) -> ExplanationAttack:
+    def search(self, kind: str, steps: int | None = None) -> ExplanationAttack:
         """IFIA of one kind with these settings; `step_size` defaults to 2.5 eps / steps."""
+        steps = self.steps if steps is None else steps
         return ifia(
             eps=self.eps,
-            step_size=2.5 * self.eps / max(1, self.steps) if self.step_size is None else self.step_size,
-            steps=self.steps,
+            step_size=2.5 * self.eps / max(1, steps) if self.step_size is None else self.step_size,
+            steps=steps,
             k=self.k,
             eval_k=self.eval_k,
             search_ig_steps=self.search_ig_steps,
@@ -69,24 +77,40 @@ def _ensemble(settings: AttackSettings) -> ExplanationAttack:
     )
 
 
+def _strongest(settings: AttackSettings, score: str) -> ExplanationAttack:
+    own = dict(settings.strongest)
+    return strongest(
+        eps=settings.eps,
+        k=settings.k if settings.eval_k is None else settings.eval_k,
+        quantize=settings.quantize,
+        attribution=settings.explained(own.pop("ig_steps", None), score),
+        searched=getattr(settings.attribution, "search_map", None),
+        **own,
+    )
+
+
 ATTACKS: dict[str, Callable[[AttackSettings], ExplanationAttack]] = {
     REFERENCE: lambda settings: settings.search("topk"),
-    STRONGEST: _ensemble,
+    STRONGEST: lambda settings: _strongest(settings, "centred-logit"),
+    TRUE_LOGIT: lambda settings: _strongest(settings, "true-logit"),
+    ENSEMBLE: _ensemble,
     "ifia-center": lambda settings: settings.search("center"),
     "ifia-cosine": lambda settings: settings.search("cosine"),
     "ifia-soft-topk": lambda settings: settings.search("soft-topk"),
-    CONTROL: lambda settings: settings.search("random"),
+    CONTROL: lambda settings: settings.search("random", settings.control_steps),
 }
 """Name -> function that builds the attack from the settings."""
 
-DEFAULT = (REFERENCE, STRONGEST, CONTROL)
+DEFAULT = (REFERENCE, STRONGEST, TRUE_LOGIT, CONTROL)
+AS_BEFORE = (REFERENCE, ENSEMBLE, CONTROL)
+"""The protocol of version 0.1."""
 
 
 def make_attacks(settings: AttackSettings, names: Iterable[str] = DEFAULT) -> dict[str, ExplanationAttack]:
     """Build the named attacks, all with the same settings.
 
     >>> list(make_attacks(AttackSettings(eps=0.1, steps=10, k=5)))
-    ['ifia-topk', 'ifia-ensemble', 'random']
+    ['ifia-topk', 'strongest', 'strongest-true-logit', 'random']
     """
     unknown = [name for name in names if name not in ATTACKS]
     if unknown:

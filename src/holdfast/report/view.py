@@ -7,7 +7,7 @@ from holdfast.metrics.registry import METRICS
 from holdfast.report.document import Document, one_line
 from holdfast.runs import Run, RunInfo, summarise
 from holdfast.runs.bootstrap import Interval
-from holdfast.runs.names import CONTROL, HEADLINES, STRONGEST
+from holdfast.runs.names import CONTROL, DECISIVE, HEADLINES
 from holdfast.storage.json_files import plain
 
 _METHODS = ("natural", "madry", "ig-norm", "rar", "ig-sum-norm", "art", "igr", "erar")
@@ -93,11 +93,10 @@ def datasets(views: Sequence[RunView]) -> dict[str, tuple[RunView, ...]]:
 
 
 def decisive_attack(views: Sequence[RunView]) -> str:
-    """The strongest attack that every evaluated run has: the ensemble, else the headline attack."""
+    """The strongest attack that every evaluated run has, else the headline attack."""
     shared = [view.attacks for view in views if view.attacks]
-    if shared and all(STRONGEST in attacks for attacks in shared):
-        return STRONGEST
-    return headline_attack(views)
+    common = [name for name in DECISIVE if shared and all(name in attacks for attacks in shared)]
+    return common[0] if common else headline_attack(views)
 
 
 def headline_attack(views: Sequence[RunView]) -> str:

@@ -1,12 +1,21 @@
 """Names of the attacks that tables and reports treat specially."""
 
 REFERENCE = "ifia-topk"
-"""The attack of the papers; its results are shown beside the published ones."""
+"""The attack of the papers, on the map of the true logit; its results are shown beside the published ones."""
 
-STRONGEST = "ifia-ensemble"
-"""The ensemble of attacks; comparisons use it if every run has it."""
+STRONGEST = "strongest"
+"""The strongest attack, on the map of the centred logit; it decides comparisons if every run has it."""
+
+TRUE_LOGIT = "strongest-true-logit"
+"""The strongest attack on the map of the true logit."""
+
+ENSEMBLE = "ifia-ensemble"
+"""The ensemble of eight IFIA attacks of version 0.1."""
 
 CONTROL = "random"
 """Random noise of the same size: how much maps change without an attack."""
 
-HEADLINES = (REFERENCE, STRONGEST)
+DECISIVE = (STRONGEST, ENSEMBLE)
+"""The attacks that decide comparisons, the first that every run has."""
+
+HEADLINES = (REFERENCE, STRONGEST, TRUE_LOGIT, ENSEMBLE)

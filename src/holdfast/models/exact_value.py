@@ -1,0 +1,243 @@
+"""The exact-value surrogate: the values of the network itself, with smoothed derivatives of its kinks.
+
+The map of a ReLU network is piecewise constant in its gates, so its derivative says nothing about the next kink. The
+softplus surrogate (`holdfast.models.surrogate`) smooths values and derivatives, and its activations differ from the
+network's wherever many units are slightly active. Here every activation keeps its exact value; only its derivative is
+smoothed, and that derivative can be differentiated again:
+
+    relu_a'(z)      ->  a + (1 - a) sigmoid(z / w)
+    max-pooling'    ->  softmax(window / w)
+
+The width w of a layer is a fraction of the standard deviation of its inputs, computed for each example. The maps
+converge to those of the network as the fraction goes to zero.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from holdfast.engine.cpu_kernels import own_pooling
+from holdfast.errors import expected
+
+SMALLEST_WIDTH = 1e-6
+"""Width of a layer whose inputs are constant."""
+
+Form = Callable[..., Tensor | None]
+
+
+class _Kink(torch.autograd.Function):
+    """z -> z for z > 0 and leak z otherwise, with the derivative leak + (1 - leak) sigmoid(z / width)."""
+
+    @staticmethod
+    def forward(z: Tensor, leak: float | Tensor, width: Tensor) -> Tensor:
+        return torch.where(z > 0, z, leak * z)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        z, ctx.leak, width = inputs
+        ctx.save_for_backward(z, width)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        z, width = ctx.saved_tensors
+        gate = torch.sigmoid(z / width)
+        return dy * (gate if _is_zero(ctx.leak) else ctx.leak + (1 - ctx.leak) * gate), None, None
+
+
+class _Pool(torch.autograd.Function):
+    """Maxima of windows, with softmax(window / width) as the derivative."""
+
+    @staticmethod
+    def forward(x: Tensor, width: Tensor, kernel: tuple[int, int], options: Mapping[str, Any]) -> Tensor:
+        maxima: Tensor = F.max_pool2d(x, kernel, **options)
+        return maxima
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, width, ctx.kernel, ctx.options = inputs
+        ctx.shape = output.shape
+        ctx.save_for_backward(x, width)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        x, width = ctx.saved_tensors
+        if _tiles(x, ctx.kernel, ctx.options):
+            dx = _tiled(x, dy, width, ctx.kernel)
+        else:
+            dx = _overlapping(x, dy, width, ctx.kernel, ctx.options)
+        return dx, None, None, None
+
+
+def _tiles(x: Tensor, kernel: tuple[int, int], options: Mapping[str, Any]) -> bool:
+    """Whether the windows tile the image."""
+    plain = _two(options["padding"]) == (0, 0) and _two(options["dilation"]) == (1, 1)
+    whole = x.shape[2] % kernel[0] == 0 and x.shape[3] % kernel[1] == 0
+    return plain and whole and _two(options["stride"]) == kernel
+
+
+def _tiled(x: Tensor, dy: Tensor, width: Tensor, kernel: tuple[int, int]) -> Tensor:
+    batch, channels, height, wide = x.shape
+    rows, columns = kernel
+    parts = (batch, channels, height // rows, rows, wide // columns, columns)
+    scaled = (x / width).reshape(parts)
+    top = scaled.detach().amax((3, 5), keepdim=True)
+    weight = (scaled - top).exp()
+    share = weight / weight.sum((3, 5), keepdim=True)
+    return (share * dy[:, :, :, None, :, None]).reshape(x.shape)
+
+
+def _overlapping(x: Tensor, dy: Tensor, width: Tensor, kernel: tuple[int, int], options: Mapping[str, Any]) -> Tensor:
+    (rows, columns), (top, left) = kernel, _two(options["padding"])
+    windows = {"kernel_size": kernel, "stride": _two(options["stride"]), "dilation": _two(options["dilation"])}
+    lowest = torch.finfo(x.dtype).min / 4  # padding is never the maximum
+    padded = F.pad(x / width, (left, left, top, top), value=lowest)
+    patches = F.unfold(padded, **windows).reshape(*x.shape[:2], rows * columns, -1)
+    spread = patches.softmax(2) * dy.flatten(2)[:, :, None]
+    whole = F.fold(spread.flatten(1, 2), padded.shape[2:], **windows)
+    return whole[:, :, top : top + x.shape[2], left : left + x.shape[3]]
+
+
+def _two(value: Any) -> tuple[int, int]:
+    return (value, value) if isinstance(value, int) else (value[0], value[-1])
+
+
+def _is_zero(leak: float | Tensor) -> bool:
+    return isinstance(leak, float) and leak == 0.0
+
+
+def _width(z: Tensor, fraction: float) -> Tensor:
+    """The width of a layer, per example: `fraction` of the standard deviation of its inputs z [B, ...]."""
+    flat = z.detach().flatten(1) if z.dim() > 1 else z.detach()[None]
+    width = (fraction * flat.std(1, correction=0)).clamp_min(SMALLEST_WIDTH)
+    return width.reshape(-1, *[1] * (z.dim() - 1)) if z.dim() > 1 else width
+
+
+def _kink(z: Tensor, fraction: float, leak: float | Tensor = 0.0) -> Tensor:
+    found: Tensor = _Kink.apply(z, leak, _width(z, fraction))  # type: ignore[no-untyped-call]
+    return found
+
+
+def _relu(fraction: float, z: Tensor, inplace: bool = False) -> Tensor:
+    return _deliver(_kink(_source(z, inplace), fraction), z, inplace)
+
+
+def _relu_(fraction: float, z: Tensor) -> Tensor:
+    return _relu(fraction, z, inplace=True)
+
+
+def _leaky_relu(fraction: float, z: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    return _deliver(_kink(_source(z, inplace), fraction, float(negative_slope)), z, inplace)
+
+
+def _leaky_relu_(fraction: float, z: Tensor, negative_slope: float = 0.01) -> Tensor:
+    return _leaky_relu(fraction, z, negative_slope, inplace=True)
+
+
+def _prelu(fraction: float, z: Tensor, weight: Tensor) -> Tensor:
+    leak = weight if weight.numel() == 1 else weight.reshape(1, -1, *([1] * (z.dim() - 2)))
+    return _kink(z, fraction, leak.detach())
+
+
+def _hardtanh(fraction: float, z: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    source = _source(z, inplace)
+    value = min_val + _kink(source - min_val, fraction) - _kink(source - max_val, fraction)
+    return _deliver(value, z, inplace)
+
+
+def _relu6(fraction: float, z: Tensor, inplace: bool = False) -> Tensor:
+    return _hardtanh(fraction, z, 0.0, 6.0, inplace)
+
+
+def _max_pool2d(
+    fraction: float,
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Tensor | None:
+    if x.dim() != 4 or ceil_mode or return_indices:
+        return None
+    kernel = _two(kernel_size)
+    options = {"stride": _two(stride or kernel_size), "padding": _two(padding), "dilation": _two(dilation)}
+    found: Tensor = _Pool.apply(x, _width(x, fraction), kernel, options)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _source(z: Tensor, inplace: bool) -> Tensor:
+    return z.clone() if inplace else z  # the backward pass needs the input, which is about to be overwritten
+
+
+def _deliver(value: Tensor, z: Tensor, inplace: bool) -> Tensor:
+    return z.copy_(value) if inplace else value
+
+
+FORMS: Mapping[Callable[..., Any], Form] = {
+    F.relu: _relu,
+    torch.relu: _relu,
+    Tensor.relu: _relu,
+    F.relu_: _relu_,
+    torch.relu_: _relu_,
+    Tensor.relu_: _relu_,
+    F.relu6: _relu6,
+    F.hardtanh: _hardtanh,
+    F.leaky_relu: _leaky_relu,
+    F.leaky_relu_: _leaky_relu_,
+    F.prelu: _prelu,
+    torch.prelu: _prelu,
+    Tensor.prelu: _prelu,
+    F.max_pool2d: _max_pool2d,
+    torch.max_pool2d: _max_pool2d,
+}
+"""Functions with a kink, and their form with exact values and smoothed derivatives."""
+
+
+class exact_value_surrogate(TorchFunctionMode):  # noqa: N801  (used like a function)
+    """Inside this context, the derivatives of ReLU, leaky ReLU, PReLU, ReLU6, hard tanh and max-pooling are smoothed.
+
+    All values stay those of the network. `width` is the width of the smoothing, as a fraction of the standard deviation
+    of each layer's inputs. `swapped` counts the replaced calls. As for the softplus surrogate, compiled code and
+    `clamp` are not replaced; neither is pooling with `ceil_mode` or `return_indices`.
+
+    >>> x = torch.tensor([[-1.0, 1.0]], requires_grad=True)
+    >>> with exact_value_surrogate(width=1.0):
+    ...     y = torch.relu(x)
+    >>> y.tolist(), [round(d, 3) for d in torch.autograd.grad(y.sum(), x)[0][0].tolist()]
+    ([[-0.0, 1.0]], [0.269, 0.731])
+    """
+
+    def __init__(self, width: float) -> None:
+        super().__init__()
+        if not width > 0:
+            raise expected("width > 0", got=width, fix="a smaller width is closer to the network; 0.05 is a good start")
+        self.width = width
+        self.swapped = 0
+
+    def __enter__(self) -> "exact_value_surrogate":
+        own_pooling(1)
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        own_pooling(-1)
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        form = FORMS.get(func)
+        found = None if form is None else form(self.width, *args, **(kwargs or {}))
+        if found is None:
+            return func(*args, **(kwargs or {}))
+        self.swapped += 1
+        return found
