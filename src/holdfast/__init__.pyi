@@ -2,6 +2,7 @@
 from holdfast import attacks as attacks
 from holdfast import attribution as attribution
 from holdfast import attribution as maps  # noqa: F401 - the short name
+from holdfast import certificates as certificates
 from holdfast import data as data
 from holdfast import losses as losses
 from holdfast import metrics as metrics
@@ -28,6 +29,9 @@ from holdfast.attribution.scores import true_logit as true_logit
 from holdfast.attribution.scores import true_loss as true_loss
 from holdfast.attribution.scores import true_probability as true_probability
 from holdfast.attribution.smoothgrad import SmoothGrad as SmoothGrad
+from holdfast.certificates.certify import certify as certify
+from holdfast.certificates.result import Certificates as Certificates
+from holdfast.certificates.settings import CertifySettings as CertifySettings
 from holdfast.errors import DataError as DataError
 from holdfast.errors import HoldfastError as HoldfastError
 from holdfast.errors import InputError as InputError

@@ -11,20 +11,32 @@ from holdfast.certificates.binomial import (
     hoeffding_margin,
     simultaneous_bounds,
 )
+from holdfast.certificates.certify import certify
 from holdfast.certificates.gradient_bounds import GradientBounds, gradient_bounds
 from holdfast.certificates.noisy_maps import NoisyMaps, TopPixels
 from holdfast.certificates.pixels import PixelCertificate, certify_pixels
+from holdfast.certificates.result import Certificates, GradientCertificate
+from holdfast.certificates.settings import CertifySettings
+from holdfast.certificates.smoothed_attack import SmoothedAttack, SmoothedMapAttack
+from holdfast.certificates.soft_map import SoftSmoothedMap
 from holdfast.certificates.soft_stability import SoftStability, soft_stability
 from holdfast.certificates.top_k_overlap import OverlapCertificate, certify_overlap
 
 __all__ = [
     "BOUNDS",
+    "Certificates",
+    "CertifySettings",
     "GradientBounds",
+    "GradientCertificate",
     "NoisyMaps",
     "OverlapCertificate",
     "PixelCertificate",
+    "SmoothedAttack",
+    "SmoothedMapAttack",
+    "SoftSmoothedMap",
     "SoftStability",
     "TopPixels",
+    "certify",
     "certify_overlap",
     "certify_pixels",
     "clopper_pearson_lower",

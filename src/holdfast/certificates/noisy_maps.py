@@ -51,6 +51,14 @@ class TopPixels:
             total += np.unpackbits(some, axis=2, count=self.pixels).sum(1, dtype=np.int64)
         return torch.from_numpy(total)
 
+    def hits(self, inside: Tensor) -> Tensor:
+        """Number of the pixels `inside` bool [B, P] in the top k of each copy, int64 [B, copies]."""
+        wanted, found = np.packbits(inside.cpu().numpy(), axis=1)[:, None], []
+        for part in slices(self.copies, BLOCK):
+            some = np.unpackbits(self.bits[:, part] & wanted, axis=2, count=self.pixels)
+            found.append(some.sum(2, dtype=np.int64))
+        return torch.from_numpy(np.concatenate(found, axis=1))
+
     @property
     def copies(self) -> int:
         """Number of noisy copies of each example."""

@@ -36,6 +36,11 @@ class PixelCertificate:
         """Share of certified pixels, float64 [B]."""
         return (self.labels != ABSTAIN).double().mean(1)
 
+    @property
+    def certified_top(self) -> Tensor:
+        """Number of pixels that are certified to stay among the top k of most noisy copies, float64 [B]."""
+        return (self.labels == 1).double().sum(1)
+
 
 def certify_pixels(
     first: Tensor, first_draws: int, rest: Tensor, rest_draws: int, *, sigma: float, alpha: float, tau: float = 0.75

@@ -31,13 +31,13 @@ class Store:
             return cls(None)
         path = folder / FILE
         before = read_json(path) if path.exists() else dict(parts)
-        changed = [name for name in parts if before.get(name) != parts[name]]
+        changed = [name for name in parts if name in before and before[name] != parts[name]]
         if changed:
             raise DataError(
                 f"expected {folder} to hold noisy maps of this certification, got some with another "
                 f"{', '.join(changed)}; use a new folder, or delete this one."
             )
-        write_json_atomic(path, parts)
+        write_json_atomic(path, before | dict(parts))
         return cls(folder)
 
     def read(self, name: str) -> NDArray[Any] | None:

@@ -34,6 +34,7 @@ def audit(
     thorough: bool = False,
     attacks: tuple[str, ...] = (),
     apgd: bool = False,
+    certify: bool = False,
     seed: int = 0,
     device: str = "auto",
     quiet: bool = False,
@@ -76,6 +77,8 @@ def audit(
         strong: Run the strongest attack; --no-strong runs the top-k attack of the papers instead.
         attacks: Run these attacks instead of the default ones, for example: ifia-topk ifia-cosine random.
         apgd: Also measure the accuracy under Auto-PGD, the core of AutoAttack, on --limit images.
+        certify: Also certify the smoothed gradient map of 16 of the images: what no perturbation within a Euclidean
+            radius can change. Adds to the time; --minutes does not count it.
         seed: Seed of the subset and of the random parts of the attacks.
         device: Device such as cpu or cuda; auto uses the GPU if there is one.
         quiet: Do not show progress bars.
@@ -86,6 +89,7 @@ def audit(
     from holdfast.engine.passes import count_passes
     from holdfast.evaluation.audit import AuditSettings, fit_to_minutes
     from holdfast.evaluation.audit import audit as run_audit
+    from holdfast.evaluation.certify import certify_audit
     from holdfast.evaluation.cost import CostEstimate
     from holdfast.report import view_runs, write_report
     from holdfast.runs import read_run
@@ -132,9 +136,13 @@ def audit(
                 device=where,
                 on_progress=told_both,
             )
+            shared: dict[str, Any] = {"labels": labels, "out": out, "device": where, "on_progress": on_progress}
+            proved = certify_audit(network, images, settings, **shared) if certify else None
     except KeyboardInterrupt:
         raise _interrupted(out, page, title, settings) from None
     console.print(str(answer), highlight=False, soft_wrap=True)
+    if proved is not None:
+        console.print(f"\n{proved}", highlight=False, soft_wrap=True)
     write_report(view_runs([read_run(out)]), page, title=title)
     console.print(f"\nreport: {page}", highlight=False, soft_wrap=True)
 

@@ -46,6 +46,13 @@ class Document:
             raise self._wrong(key, "a list of texts", value)
         return tuple(one_line(str(item)) for item in value)
 
+    def numbers(self, key: str) -> tuple[float, ...]:
+        """A list of numbers, empty if missing."""
+        value = [] if self.content.get(key) is None else self.content[key]
+        if not isinstance(value, list) or any(isinstance(v, bool) or not isinstance(v, int | float) for v in value):
+            raise self._wrong(key, "a list of numbers", value)
+        return tuple(float(item) for item in value)
+
     def interval(self, key: str) -> Interval | None:
         """Two numbers, or None if missing."""
         value = self.content.get(key)

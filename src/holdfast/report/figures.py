@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.report.certificates import OverlapCurves, overlap_curves
 from holdfast.report.charts import Box, BoxPlot, Curves, box_plots, method_colors, training_curves
 from holdfast.report.pictures import Picture, pictures
 from holdfast.report.view import RunView, datasets
@@ -43,6 +44,8 @@ def draw_figures(views: Sequence[RunView]) -> Iterator[tuple[str, "Figure"]]:
             yield f"boxes-{dataset}", box_figure(plots)
         if charts := training_curves(group, colors):
             yield f"losses-{dataset}", loss_figure(charts)
+        if curves := overlap_curves(group):
+            yield f"certificates-{dataset}", certificate_figure(curves)
     for picture in pictures(views)[:MAX_PANELS]:
         yield f"panels-{picture.dataset}-{picture.id}", panel_figure(picture, views)
 
@@ -93,6 +96,22 @@ def loss_figure(charts: Sequence[Curves]) -> "Figure":
             axis.remove()
         handles = {str(line.get_label()): line for axis in figure.axes for line in axis.get_lines()}
         figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=5, frameon=False)
+    return figure
+
+
+def certificate_figure(runs: Sequence[OverlapCurves]) -> "Figure":
+    """Certified and attacked share of the top pixels of the smoothed map over the radius, one axis per run."""
+    with _quiet():
+        figure = _figure(width=3.2 * len(runs), height=2.6)
+        axes = figure.subplots(1, len(runs), squeeze=False, sharey=True)[0]
+        for axis, curves in zip(axes, runs, strict=True):
+            for points, label, color in ((curves.certified, "certified", 0), (curves.attacked, "under attack", 1)):
+                if points:
+                    radii, shares = zip(*points, strict=True)
+                    axis.plot(radii, shares, color=PALETTE[color], label=label, lw=1.4, marker="o" if color else "")
+            axis.set(title=curves.label, xlabel="radius", ylim=(0, 1.02))
+        axes[0].set_ylabel(f"top {runs[0].k} kept")
+        axes[0].legend(frameon=False)
     return figure
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.report.certificates import page_certificates
 from holdfast.report.charts import box_plots, method_colors, training_curves
 from holdfast.report.compare import compare
 from holdfast.report.page import render_page
@@ -32,6 +33,7 @@ def report_html(views: Sequence[RunView], *, title: str = "") -> str:
         colors=colors,
         runs=[page_provenance(view) for view in views],
         notes=_notes(views),
+        certificates=page_certificates(views),
         exclusions=page_table(exclusions_table(views)),
         pictures=len(data["pictures"]),
         left_out=data["left_out"],

@@ -64,6 +64,11 @@ class Run:
         """Results of benchmarks/checks.py, which checks the measurement itself, by the name of the check."""
         return read_json(path) if (path := self.folder / "checks.json").exists() else {}
 
+    @cached_property
+    def certificates(self) -> dict[str, Any] | None:
+        """What `holdfast audit --certify` has written, or None."""
+        return read_json(path) if (path := self.folder / "certificates.json").exists() else None
+
     def rows_of(self, attack: str) -> tuple[ExampleRow, ...]:
         """The rows of one attack."""
         return tuple(row for row in self.examples.rows if row.attack == attack)
