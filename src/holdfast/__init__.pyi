@@ -42,6 +42,7 @@ from holdfast.evaluation.protocol import EvaluationProtocol as EvaluationProtoco
 from holdfast.experiment.networks import load as load
 from holdfast.models.classifier import Classifier as Classifier
 from holdfast.models.double_backward import double_backward_audit as double_backward_audit
+from holdfast.models.exact_value import exact_value_surrogate as exact_value_surrogate
 from holdfast.models.scale_invariance import is_scale_invariant as is_scale_invariant
 from holdfast.models.surrogate import softplus_surrogate as smooth  # noqa: F401 - the name of version 0.1
 from holdfast.models.surrogate import softplus_surrogate as softplus_surrogate

@@ -17,8 +17,8 @@ class AttackSettings:
     """Settings shared by all attacks of a protocol: budget, steps, k, and the map.
 
     `map` names a registered map, with options `map_options`; integrated gradients use `ig_steps` points. A
-    user-defined `attribution` replaces it. `stuck` is that of `ifia`. The random control takes `control_steps` steps, by
-    default `steps`.
+    user-defined `attribution` replaces it. `stuck` is that of `ifia`. The random control takes `control_steps` steps,
+    by default `steps`.
 
     The strongest attack shares `eps`, `eval_k`, `quantize` and the map, whose score is the centred logit for
     "strongest" and the true logit for "strongest-true-logit"; `strongest` holds its other settings, such as `passes`.

@@ -1,0 +1,95 @@
+"""Strength against passes: the strongest attack beside the ensemble of version 0.1, on the committed networks.
+
+    python benchmarks/strength.py results/mnist/madry results/gtsrb/madry --limit 100
+    python benchmarks/strength.py results/mnist/madry --leave-one-out --limit 24
+
+Both attacks explain the true logit, on the same test images, drawn with a seed that no published table uses. Each line
+of the output is appended to benchmarks/strength.jsonl.
+"""
+
+import argparse
+import json
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+import holdfast as hf
+from holdfast.config import config_from_file
+from holdfast.data import to_float
+from holdfast.engine.passes import count_passes
+from holdfast.experiment.run import load_data
+from holdfast.recipes.attacks import strongest
+from holdfast.runs.names import STRONGEST
+
+SEED = 5
+OUT = Path(__file__).parent / "strength.jsonl"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("runs", type=Path, nargs="+")
+    parser.add_argument("--limit", type=int, default=100)
+    parser.add_argument("--passes", type=int, nargs="+", default=[2000])
+    parser.add_argument("--leave-one-out", action="store_true")
+    parser.add_argument("--no-old", action="store_true")
+    options = parser.parse_args()
+    for run in options.runs:
+        config = config_from_file(run / "config.toml")
+        model = hf.load(run).eval()
+        data = load_data(config, "test").stratified(options.limit, seed=SEED)
+        wanted = config.evaluate.ifia
+        assert wanted is not None
+        k = wanted.eval_k or wanted.k
+        shared = {"eps": float(wanted.eps), "k": k, "quantize": wanted.quantize}
+        ig = hf.IntegratedGradients(steps=50)
+        attacks: dict[str, object] = {}
+        if not (options.no_old or options.leave_one_out):
+            cheap = {"steps": 10, "search_ig_steps": 3}
+            before = shared | {"k": wanted.k, "eval_k": k}
+            attacks["ensemble of version 0.1"] = hf.recipes.ifia_ensemble(**before, attribution=ig, **cheap)
+        for passes in options.passes:
+            attacks[f"{STRONGEST}, {passes:,} passes"] = strongest(**shared, attribution=ig, passes=passes)
+        if options.leave_one_out:
+            whole = strongest(**shared, attribution=ig, passes=options.passes[0])
+            for member in whole.members:
+                others = tuple(m for m in whole.members if m is not member)
+                attacks[f"without {member.name}"] = replace(whole, members=others)
+        for name, attack in attacks.items():
+            report(run, name, attack, model, data)
+
+
+def report(run: Path, name: str, attack: object, model: object, data: object) -> None:
+    """Run one attack and write its figures."""
+    started, parts, winners = time.monotonic(), [], Counter()
+    with count_passes() as counter:
+        for start in range(0, len(data), 50):
+            part = data.subset(range(start, min(start + 50, len(data))))
+            keys = hf.make_keys(SEED, part.ids)
+            result = attack.run(model, to_float(part.x), part.y, keys=keys)
+            parts.append(torch.stack([result.reported_scores[m] for m in ("top_k", "kendall")]))
+            for metric, names in getattr(result, "winners", {}).items():
+                winners.update(f"{metric}: {name}" for name in names if name)
+    scores = torch.cat(parts, dim=1)
+    attacked = scores[:, ~scores.isnan().any(0)]
+    line = {
+        "run": f"{run.parent.name}/{run.name}",
+        "attack": name,
+        "n": attacked.shape[1],
+        "top_k": {"mean": round(float(attacked[0].mean()), 4), "median": round(float(attacked[0].median()), 4)},
+        "kendall": {"mean": round(float(attacked[1].mean()), 4), "median": round(float(attacked[1].median()), 4)},
+        "passes_per_image": round(counter.passes / len(data)),
+        "seconds": round(time.monotonic() - started),
+        "threads": torch.get_num_threads(),
+        "seed": SEED,
+        "winners": dict(winners.most_common()),
+    }
+    print(json.dumps(line), flush=True)
+    with OUT.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    main()
