@@ -7,13 +7,15 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # -ra names every failed and skipped test and why, so that a missing browser or dataset is said plainly.
 TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -ra
 
-.PHONY: demo test test-long check lint types format bench zoo clean help
+.PHONY: demo test test-long check lint types format docs dist bench zoo clean help
 
 help:
 	@echo "make demo    train and attack on embedded data, write a report"
 	@echo "make test    run all tests"
 	@echo "make test-long  all tests, with every fault and 100,000 generated inputs: an hour or more"
 	@echo "make check   format, lint, types and tests"
+	@echo "make docs    build the documentation into build/site"
+	@echo "make dist    build sdist and wheel, and try the wheel in an environment of its own"
 	@echo "make bench   measure speed against the peers"
 	@echo "make zoo     remake the index and the model cards of the trained networks from results/"
 	@echo "make clean   remove the environment and everything made here"
@@ -57,9 +59,37 @@ types: $(VENV)/.dev
 
 check: lint types test
 
+$(VENV)/.docs: $(VENV)/.dev
+	@echo "installing the documentation tools (once) ..."
+	@$(PIP) install -c constraints.txt -e '.[docs]'
+	@touch $@
+
+# The site, with every code cell of the tutorials run; warnings are errors. The tests check its links and its names.
+docs: $(VENV)/.docs
+	@echo "building the documentation into build/site ..."
+	@mkdir -p build
+	@OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs/site build/site 2> build/site.log \
+		|| { cat build/site.log; exit 1; }
+	@HOLDFAST_SITE=build/site $(TESTS) -n 0 tests/site/test_site.py tests/site/test_parts.py
+	@echo "open build/site/index.html"
+
 format: $(VENV)/.dev
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+$(VENV)/.dist: $(VENV)/.runtime
+	@$(PIP) install -c constraints.txt build setuptools
+	@touch $@
+
+# sdist, the wheel made from it, and the weights that a release offers for download; then the wheel is tried.
+dist: $(VENV)/.dist
+	@echo "building sdist and wheel into dist ..."
+	@rm -rf dist
+	@$(BIN)/python -m build --no-isolation --outdir dist . > dist.log 2>&1 || { cat dist.log; exit 1; }
+	@rm -f dist.log
+	@$(BIN)/python -m holdfast.zoo.build results --assets dist/zoo > /dev/null
+	@PYTHON=$(PYTHON) .ci/try-wheel dist/holdfast-*.whl
+	@ls -l dist dist/zoo
 
 bench: $(VENV)/.dev
 	@$(BIN)/holdfast bench
@@ -71,4 +101,5 @@ zoo: $(VENV)/.runtime
 clean:
 	@echo "removing the environment and all caches ..."
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist src/*.egg-info
+	@rm -rf docs/site/reference docs/site/project docs/site/zoo
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -34,6 +34,8 @@ class Last:
 
 
 LAST = Last()
+"""For `best_by`: keep the last iterate instead of the best one."""
+
 GREY_LEVELS = 255
 
 

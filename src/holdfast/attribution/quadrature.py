@@ -51,6 +51,7 @@ RULES: Mapping[str, Rule] = {
     "trapezoid": trapezoid,
     "gauss-legendre": gauss_legendre,
 }
+"""Name -> quadrature rule: the points in [0, 1] and weights of integrated gradients for a number of steps."""
 
 
 GOLDEN = (5**0.5 - 1) / 2

@@ -58,6 +58,7 @@ class SGD:
 
 
 OPTIMIZERS = {"adam": Adam, "sgd": SGD}
+"""Name -> settings of the optimiser."""
 
 
 def decay_kernels(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:

@@ -91,6 +91,7 @@ class OneCycle:
 
 
 SCHEDULES = {"constant": Constant, "piecewise": Piecewise, "cosine": Cosine, "one-cycle": OneCycle}
+"""Name -> learning rate as a function of the step."""
 
 
 def budget_at(step: int, warm_up_steps: int) -> float:

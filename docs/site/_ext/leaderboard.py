@@ -1,0 +1,134 @@
+"""The directive `leaderboard`: one sortable table of all measured runs under `results/`, made during the build.
+
+Values come from the `summary.json` of each run through `holdfast.report`, with interval and n; nothing is typed in.
+"""
+
+import html
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holdfast.metrics.registry import METRICS
+from holdfast.report.render import format_interval, format_number, sign
+from holdfast.report.tables import Cell, Unit
+from holdfast.report.view import RunView, Stat, view_runs
+from holdfast.runs import find_runs
+from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST
+
+RESULTS = Path(__file__).parents[3] / "results"
+ATTACKS = {CONTROL: "Random noise", REFERENCE: "Reference attack", STRONGEST: "Strongest attack"}
+MAPS = ("top_k", "kendall")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its group, its title, its unit, and how a run fills it."""
+
+    group: str
+    title: str
+    unit: Unit
+    cell: Callable[[RunView], Cell]
+
+
+def _accuracy(pick: Callable[[RunView], Stat]) -> Callable[[RunView], Cell]:
+    return lambda view: _cell(pick(view))
+
+
+def _map(attack: str, metric: str) -> Callable[[RunView], Cell]:
+    return lambda view: _cell(view.attacks[attack].metrics[metric]) if attack in view.attacks else Cell()
+
+
+def _method(view: RunView) -> str:
+    return view.method if view.seed == "0" else f"{view.method}, seed {view.seed}"
+
+
+def _passes(view: RunView) -> Cell:
+    return Cell(value=None if view.example_passes is None else view.example_passes / 1e6)
+
+
+def _minutes(view: RunView) -> Cell:
+    return Cell(value=None if view.train_seconds is None else round(view.train_seconds / 60))
+
+
+COLUMNS = (
+    Column("Run", "Method", "text", lambda view: Cell(value=_method(view))),
+    Column("Run", "Dataset", "text", lambda view: Cell(value=view.dataset)),
+    Column("Accuracy", "Natural", "percent", _accuracy(lambda view: view.natural)),
+    Column("Accuracy", "PGD", "percent", _accuracy(lambda view: view.pgd)),
+    *(
+        Column(title, METRICS[metric].title, METRICS[metric].unit, _map(attack, metric))
+        for attack, title in ATTACKS.items()
+        for metric in MAPS
+    ),
+    Column("Training", "10\N{SUPERSCRIPT SIX} passes", "number", _passes),
+    Column("Training", "Minutes", "count", _minutes),
+)
+
+
+def measured_runs(results: Path = RESULTS) -> list[RunView]:
+    """The runs that have been measured, by dataset; in each, the most robust maps first."""
+    runs, _ = find_runs([folder for folder in sorted(results.iterdir()) if folder.is_dir()])
+    views = [view for view in view_runs([run for run in runs if run.summary]) if view.attacks]
+    return sorted(views, key=lambda view: (view.dataset, -(_strength(view) or 0)))
+
+
+def table_html(views: Sequence[RunView]) -> str:
+    """The table, with the value to sort by in `data-value` of each cell."""
+    groups = list(dict.fromkeys(column.group for column in COLUMNS))
+    spans = [sum(column.group == group for column in COLUMNS) for group in groups]
+    tops = "".join(
+        f'<th colspan="{span}" scope="colgroup">{html.escape(g)}</th>' for g, span in zip(groups, spans, strict=True)
+    )
+    heads = "".join(
+        f'<th scope="col" data-kind="{"text" if column.unit == "text" else "number"}">{html.escape(column.title)}</th>'
+        for column in COLUMNS
+    )
+    rows = "\n".join(f'<tr data-dataset="{html.escape(v.dataset)}">{_row(v)}</tr>' for v in views)
+    return (
+        '<div class="leaderboard-frame" tabindex="0" role="region" aria-label="Leaderboard">'
+        f'<table class="leaderboard"><thead><tr class="groups">{tops}</tr><tr>{heads}</tr></thead>'
+        f"<tbody>\n{rows}\n</tbody></table></div>"
+    )
+
+
+def _row(view: RunView) -> str:
+    return "".join(_cell_html(column.cell(view), column) for column in COLUMNS)
+
+
+def _cell_html(cell: Cell, column: Column) -> str:
+    if cell.value is None:
+        return '<td class="number" data-value="">-</td>'
+    if isinstance(cell.value, str):
+        return f'<td data-value="{html.escape(cell.value)}">{html.escape(cell.value)}</td>'
+    digits = 1 if column.cell is _passes else None
+    shown = format_number(cell.value, column.unit, digits=digits) + sign(column.unit)
+    interval = f"<small>{format_interval(cell, column.unit)}</small>" if cell.ci95 else ""
+    n = f' title="n = {cell.n:,}"' if cell.n else ""
+    return f'<td class="number" data-value="{cell.value!r}"{n}>{shown}{interval}</td>'
+
+
+def _cell(stat: Stat) -> Cell:
+    return Cell(value=stat.median, ci95=stat.ci95, n=stat.n or None)
+
+
+def _strength(view: RunView) -> float | None:
+    attack = view.attacks.get(STRONGEST) or view.attacks.get(REFERENCE)
+    return attack.metrics["kendall"].median if attack else None
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Register the directive."""
+    from docutils import nodes
+    from sphinx.util.docutils import SphinxDirective
+
+    class Leaderboard(SphinxDirective):
+        """```{leaderboard}``` without arguments."""
+
+        def run(self) -> list[nodes.Node]:
+            for path in RESULTS.glob("*/*/summary.json"):
+                self.env.note_dependency(str(path))
+            return [nodes.raw("", table_html(measured_runs()), format="html")]
+
+    app.add_directive("leaderboard", Leaderboard)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

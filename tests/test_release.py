@@ -1,0 +1,69 @@
+"""What a release needs: one version, all data files in the package, a citation, and workflows with few rights."""
+
+import re
+import tomllib
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+import yaml
+
+import holdfast
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def test_one_version() -> None:
+    version = PROJECT["project"]["version"]
+    assert holdfast.__version__ == version
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == version.partition(".dev")[0]
+
+
+def test_the_citation_has_what_the_format_requires() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= set(citation)
+    assert citation["license"] == PROJECT["project"]["license"]
+
+
+def test_every_data_file_is_in_the_package() -> None:
+    patterns = PROJECT["tool"]["setuptools"]["package-data"]["holdfast"]
+    source = ROOT / "src" / "holdfast"
+    files = [path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()]
+    data = [name for name in files if not name.endswith((".py", ".pyc"))]
+    assert len(data) > 30
+    # fnmatch's star also matches a slash, as ** does
+    assert [name for name in data if not any(fnmatch(name, pattern.replace("**/*", "*")) for pattern in patterns)] == []
+
+
+def test_private_names_of_torch_have_a_fallback_or_an_upper_bound() -> None:
+    """engine/parallel.py, the only file that uses them, runs without threads if one is missing."""
+    private = re.compile(r"\btorch(?:\.\w+)*\._[a-z]\w*|from torch[\w.]* import .*\b_[a-z]|\bnn(?:\.\w+)+\._[A-Z]\w*")
+    files = {path.name for path in (ROOT / "src").rglob("*.py") if private.search(path.read_text())}
+    assert files == {"parallel.py"}
+    (bound,) = [text for text in PROJECT["project"]["dependencies"] if text.startswith("torch")]
+    assert re.search(r"<\d", bound)
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_have_few_rights_and_a_time_limit(path: Path) -> None:
+    workflow = yaml.safe_load(path.read_text())
+    assert workflow["permissions"] == {"contents": "read"}
+    for name, job in workflow["jobs"].items():
+        assert job["timeout-minutes"] <= 90, name
+        for step in job["steps"]:
+            # what comes from outside reaches a script only through its environment
+            assert "${{" not in step.get("run", ""), name
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[\w./]+", step.get("uses", "a/b@v1"))
+
+
+def test_the_package_is_published_without_a_stored_token() -> None:
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    jobs = yaml.safe_load(text)["jobs"]
+    assert jobs["pypi"]["permissions"] == {"id-token": "write"}
+    assert set(jobs["pypi"]["needs"]) == {"build", "github"}
+    assert "secrets." not in text
