@@ -14,10 +14,17 @@ from holdfast.report.render import format_interval, format_number, sign
 from holdfast.report.tables import Cell, Unit
 from holdfast.report.view import RunView, Stat, view_runs
 from holdfast.runs import find_runs
-from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST
+from holdfast.runs.names import CONTROL, DECISIVE, ENSEMBLE, REFERENCE, STRONGEST, TRUE_LOGIT
 
 RESULTS = Path(__file__).parents[3] / "results"
-ATTACKS = {CONTROL: "Random noise", REFERENCE: "Reference attack", STRONGEST: "Strongest attack"}
+ATTACKS = {
+    CONTROL: "Random noise",
+    REFERENCE: "Reference attack",
+    ENSEMBLE: "Ensemble of 8",
+    TRUE_LOGIT: "Strongest, true logit",
+    STRONGEST: "Strongest attack",
+}
+"""Attack -> title of its columns, which are shown if some run has it."""
 MAPS = ("top_k", "kendall")
 
 
@@ -29,10 +36,6 @@ class Column:
     title: str
     unit: Unit
     cell: Callable[[RunView], Cell]
-
-
-def _accuracy(pick: Callable[[RunView], Stat]) -> Callable[[RunView], Cell]:
-    return lambda view: _cell(pick(view))
 
 
 def _map(attack: str, metric: str) -> Callable[[RunView], Cell]:
@@ -51,19 +54,28 @@ def _minutes(view: RunView) -> Cell:
     return Cell(value=None if view.train_seconds is None else round(view.train_seconds / 60))
 
 
-COLUMNS = (
+RUN = (
     Column("Run", "Method", "text", lambda view: Cell(value=_method(view))),
     Column("Run", "Dataset", "text", lambda view: Cell(value=view.dataset)),
-    Column("Accuracy", "Natural", "percent", _accuracy(lambda view: view.natural)),
-    Column("Accuracy", "PGD", "percent", _accuracy(lambda view: view.pgd)),
-    *(
-        Column(title, METRICS[metric].title, METRICS[metric].unit, _map(attack, metric))
-        for attack, title in ATTACKS.items()
-        for metric in MAPS
-    ),
+    Column("Accuracy", "Natural", "percent", lambda view: _cell(view.natural)),
+    Column("Accuracy", "PGD", "percent", lambda view: _cell(view.pgd)),
+)
+COST = (
     Column("Training", "10\N{SUPERSCRIPT SIX} passes", "number", _passes),
     Column("Training", "Minutes", "count", _minutes),
 )
+
+
+def columns(views: Sequence[RunView]) -> tuple[Column, ...]:
+    """The columns of a table of these runs."""
+    measured = {name for view in views for name in view.attacks}
+    maps = [
+        Column(title, METRICS[metric].title, METRICS[metric].unit, _map(attack, metric))
+        for attack, title in ATTACKS.items()
+        if attack in measured
+        for metric in MAPS
+    ]
+    return (*RUN, *maps, *COST)
 
 
 def measured_runs(results: Path = RESULTS) -> list[RunView]:
@@ -75,16 +87,17 @@ def measured_runs(results: Path = RESULTS) -> list[RunView]:
 
 def table_html(views: Sequence[RunView]) -> str:
     """The table, with the value to sort by in `data-value` of each cell."""
-    groups = list(dict.fromkeys(column.group for column in COLUMNS))
-    spans = [sum(column.group == group for column in COLUMNS) for group in groups]
+    shown = columns(views)
+    groups = list(dict.fromkeys(column.group for column in shown))
+    spans = [sum(column.group == group for column in shown) for group in groups]
     tops = "".join(
         f'<th colspan="{span}" scope="colgroup">{html.escape(g)}</th>' for g, span in zip(groups, spans, strict=True)
     )
     heads = "".join(
         f'<th scope="col" data-kind="{"text" if column.unit == "text" else "number"}">{html.escape(column.title)}</th>'
-        for column in COLUMNS
+        for column in shown
     )
-    rows = "\n".join(f'<tr data-dataset="{html.escape(v.dataset)}">{_row(v)}</tr>' for v in views)
+    rows = "\n".join(f'<tr data-dataset="{html.escape(v.dataset)}">{_row(v, shown)}</tr>' for v in views)
     return (
         '<div class="leaderboard-frame" tabindex="0" role="region" aria-label="Leaderboard">'
         f'<table class="leaderboard"><thead><tr class="groups">{tops}</tr><tr>{heads}</tr></thead>'
@@ -92,8 +105,8 @@ def table_html(views: Sequence[RunView]) -> str:
     )
 
 
-def _row(view: RunView) -> str:
-    return "".join(_cell_html(column.cell(view), column) for column in COLUMNS)
+def _row(view: RunView, shown: Sequence[Column]) -> str:
+    return "".join(_cell_html(column.cell(view), column) for column in shown)
 
 
 def _cell_html(cell: Cell, column: Column) -> str:
@@ -113,7 +126,7 @@ def _cell(stat: Stat) -> Cell:
 
 
 def _strength(view: RunView) -> float | None:
-    attack = view.attacks.get(STRONGEST) or view.attacks.get(REFERENCE)
+    attack = next((view.attacks[name] for name in (*DECISIVE, REFERENCE) if name in view.attacks), None)
     return attack.metrics["kendall"].median if attack else None
 
 

@@ -21,6 +21,7 @@ PACKAGE = Path(holdfast.__file__).parent
 TITLES = {
     "evaluation": "Audit and evaluate",
     "attribution": "Maps and scores",
+    "certificates": "Certificates",
     "metrics": "Metrics",
     "attacks": "Attacks",
     "losses": "Losses",
@@ -72,35 +73,38 @@ class Name:
         return "" if first.startswith(f"{self.path.rpartition('.')[2]}(") else first
 
 
-def public_table() -> dict[str, str]:
-    """Public name -> module it comes from; "holdfast" for the rooms themselves."""
+def public_table() -> dict[str, tuple[str, str]]:
+    """Public name -> (module it comes from, its name there); the module of a room is "holdfast"."""
     tree = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
-    return {alias.asname or alias.name: str(node.module) for node in imports for alias in node.names}
+    return {alias.asname or alias.name: (str(node.module), alias.name) for node in imports for alias in node.names}
 
 
 def names() -> list[Name]:
     """Every public name: those of the table, then those of the public rooms that the table does not have."""
-    table = public_table()
-    found = [
-        Name(name, _room(module), getattr(holdfast, name)) for name, module in table.items() if module != "holdfast"
-    ]
-    known = {id(name.value) for name in found if name.kind != "data"}
-    for room in (name for name, module in table.items() if module == "holdfast"):
+    homes = {name: module for name, (module, _) in public_table().items() if module != "holdfast"}
+    found = [Name(name, _room(module), getattr(holdfast, name)) for name, module in homes.items()]
+    known, top = {id(name.value) for name in found if name.kind != "data"}, set(homes)
+    for room in rooms():
         module = import_module(f"holdfast.{room}")
-        members = [Name(f"{room}.{name}", room, getattr(module, name)) for name in module.__all__]
-        top = {name.path for name in found}
-        found += [m for m in members if id(m.value) not in known and m.path.rpartition(".")[2] not in top]
+        members = [Name(f"{room}.{name}", room, getattr(module, name)) for name in module.__all__ if name not in top]
+        found += [member for member in members if id(member.value) not in known]
     return found
+
+
+def rooms() -> dict[str, list[str]]:
+    """Public room -> its other names after `hf.`."""
+    names = [(alias, room) for alias, (module, room) in public_table().items() if module == "holdfast"]
+    return {room: [alias for alias, other in names if other == room != alias] for _, room in names}
 
 
 def pages() -> dict[str, str]:
     """File name -> Markdown of every page of the reference, with its index."""
-    rooms: dict[str, list[Name]] = {}
+    found: dict[str, list[Name]] = {}
     for name in names():
-        rooms.setdefault(name.room, []).append(name)
-    order = [*(room for room in TITLES if room in rooms), *sorted(set(rooms) - set(TITLES))]
-    made = {f"{_file(room)}.md": _page(room, rooms[room]) for room in order}
+        found.setdefault(name.room, []).append(name)
+    order = [*(room for room in TITLES if room in found), *sorted(set(found) - set(TITLES))]
+    made = {f"{_file(room)}.md": _page(room, found[room]) for room in order}
     listed = "\n".join(["commands", *(_file(room) for room in order)])
     intro = "Every public name of the package, and every command. In the examples, `hf` is `import holdfast as hf`."
     index = f"# Reference\n\n{intro}\n\n```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n"
@@ -134,6 +138,8 @@ def _file(room: str) -> str:
 def _page(room: str, found: list[Name]) -> str:
     title = TITLES.get(room, room.capitalize())
     intro = "" if not room else (inspect.getdoc(import_module(f"holdfast.{room}")) or "").split("\n\n")[0]
+    aliases = [f"`hf.{alias}` is another name of `hf.{room}`." for alias in rooms().get(room, [])]
+    intro = "\n\n".join([intro, *aliases])
     rows = [f"| {{py:obj}}`hf.{name.path} <{name.full}>` | {markdown(name.summary)} |" for name in found]
     table = "\n".join(["| name | what it is |", "|---|---|", *rows])
     entries = "\n\n".join(_entry(name) for name in found)

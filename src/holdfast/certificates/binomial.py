@@ -15,6 +15,7 @@ from holdfast.errors import expected
 
 Bound = Literal["clopper-pearson", "hoeffding"]
 BOUNDS: tuple[Bound, ...] = ("clopper-pearson", "hoeffding")
+"""Names of the bounds on a probability that is estimated from samples."""
 
 
 def clopper_pearson_lower(successes: Tensor, trials: int, alpha: float) -> Tensor:
