@@ -68,7 +68,8 @@ def test_shapes_and_short_repr(found: hf.Certificates) -> None:
 def test_the_text_says_what_is_certified_and_where(found: hf.Certificates) -> None:
     text = str(found)
     assert text.startswith("The smoothed map is certified, not the plain one, for 16 images.")
-    assert "Within radius 0.101 (Euclidean, pixels in [0, 1])" in text
+    assert "Within radius 0.0375 (Euclidean, pixels in [0, 1]) the median image" in text
+    assert "Within radius 0.101 the median image" in text
     assert "under attack" in text
     assert "probability at most 0.001" in text
 

@@ -42,7 +42,7 @@ def test_sentences() -> None:
         "1,000 noisy copies (standard deviation 0.2)",
         "Within radius 0.1 (Euclidean, pixels in [0, 1]) the median image keeps at least 50% of its top 78 pixels; "
         "under attack it keeps 95%.",
-        "Within radius 0.2 (Euclidean, pixels in [0, 1]) the median image keeps at least 0%",
+        "Within radius 0.2 the median image keeps at least 0%",
         "Fresh noise alone, without a perturbation, leaves 100%.",
         "Within radius 0.1, 40% of the pixels of the median image are certified: 12.5 stay among the top 78",
         "under attack 97% keep their side",

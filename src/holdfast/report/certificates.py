@@ -89,9 +89,10 @@ def _overlap(data: Document) -> list[str]:
     for radius in [r for r in attack if r > 0] or [data.part("pixels").number("radius") or 0.0]:
         share = _value_at(curve, radius)
         against = f"; under attack it keeps {attack[radius]:.0%}" if radius in attack else ""
+        unit = "" if said else " (Euclidean, pixels in [0, 1])"
         said.append(
-            f"Within radius {radius:.3g} (Euclidean, pixels in [0, 1]) the median image keeps at least {share:.0%} of "
-            f"its top {data.count('k')} pixels{against}."
+            f"Within radius {radius:.3g}{unit} the median image keeps at least {share:.0%} of its top "
+            f"{data.count('k')} pixels{against}."
         )
     if 0.0 in attack:
         said.append(f"Fresh noise alone, without a perturbation, leaves {attack[0.0]:.0%}.")
