@@ -48,7 +48,8 @@ class MapCache(dict[Attribution, Value]):
 class Pair:
     """A clean batch and its perturbed counterpart: the input of every loss.
 
-    `maps` caches saliency maps [B, H, W] of the clean images, keyed by attribution.
+    `maps` caches saliency maps [B, H, W] of the clean images, keyed by attribution. `keys` are the random keys [B] of
+    the examples, for losses with a random part.
 
     >>> import torch
     >>> x = torch.rand(2, 1, 8, 8)
@@ -59,6 +60,7 @@ class Pair:
     x_adv: Tensor
     y: Tensor
     maps: MapCache[Tensor] = field(default_factory=MapCache)
+    keys: Tensor | None = None
 
 
 def _is_hashable(thing: object) -> bool:

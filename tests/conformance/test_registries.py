@@ -27,8 +27,9 @@ SMALL = {
 }
 """Settings by name: what some losses require, and few points for all."""
 
-NO_EXACT_GRADIENT = {"KendallDrop", "NoDirection", "SoftTopK", "LogTopK"}
-"""The first judges iterates, the second is zero everywhere, the third holds its threshold fixed on purpose."""
+NO_EXACT_GRADIENT = {"KendallDrop", "NoDirection", "SoftTopK", "LogTopK", "GradientAlignment"}
+"""The first judges iterates and the second is zero everywhere; the others hold a threshold, or the gradient at x, fixed
+on purpose. tests/losses/test_recent_losses.py has the gradient of the last by hand."""
 
 HARD_CHOICES = {"SoftTopK", "TopKMass", "TargetMass", "CenterShift", "MapCosine", "FlattenedCosine"}
 """Losses of the map: they take the network itself for the clean map and their own surrogate for the perturbed one."""

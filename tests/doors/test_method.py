@@ -12,12 +12,12 @@ from holdfast.experiment.tables import TABLES
 from holdfast.losses import CrossEntropy
 from holdfast.objective import Objective, Term
 from holdfast.recipes import METHODS
-from holdfast.recipes.methods import AT_X, AT_X_ADV, _search
+from holdfast.recipes.inner import AT_X, AT_X_ADV, search
 
 
 def half_half(model: nn.Module, *, eps: float, attack_steps: int, step_size: float, share: float = 0.5) -> Objective:
     """share CE(x) + (1 - share) CE(x')."""
-    attack = _search(CrossEntropy(), eps, attack_steps, step_size)
+    attack = search(CrossEntropy(), eps, attack_steps, step_size)
     return Objective(model, [Term(share * AT_X + (1 - share) * AT_X_ADV, attack)], name="half_half")
 
 

@@ -1,5 +1,7 @@
 """The objective: what it adds up, what it computes, what it leaves alone."""
 
+import inspect
+
 import pytest
 import torch
 from tests.oracles import tiny_images, tiny_net
@@ -15,13 +17,16 @@ from holdfast.recipes import METHODS
 SETTINGS = {"eps": 0.1, "attack_steps": 2, "step_size": 0.05}
 EXTRA = {"art": {"k": 9}, "erar": {"ig_steps": 4, "attack_ig_steps": 2}, "igr": {"ig_steps": 3}}
 EXTRA["ig_norm"] = EXTRA["ig_sum_norm"] = EXTRA["erar"]
+EXTRA["adv_aat"] = EXTRA["erar"]
 EXTRA["erar_plus"] = EXTRA["igr"]
+EXTRA["r2et"] = {"k": 9, "curvature_weight": 0.1}
 EXTRA["erar_plus_v1"] = EXTRA["erar"] | {"plain_share": 0.5}
 
 
 def method(name: str, net: nn.Module, **changes) -> Objective:
-    settings = {} if name == "natural" else SETTINGS | EXTRA.get(name, {}) | changes
-    return METHODS[name](net, **settings)
+    known = inspect.signature(METHODS[name]).parameters
+    shared = {key: value for key, value in SETTINGS.items() if key in known}
+    return METHODS[name](net, **shared | EXTRA.get(name, {}) | changes)
 
 
 def batch(n: int = 6) -> tuple[Tensor, Tensor, Tensor]:
@@ -186,10 +191,39 @@ def test_reductions() -> None:
     assert float(total) == pytest.approx(len(x) * float(mean))
 
 
-def test_batch_split_changes_nothing() -> None:
+def test_lga_by_hand() -> None:
+    """The gradients of the true logit at x and at a keyed random point of the ball."""
+    net, (x, y, keys) = tiny_net(), batch()
+    parts = {k: float(v) for k, v in method("lga", net, l2_weight=0.3)(x, y, keys).parts.items()}
+    at_x, there = (hf.Gradient()(net, at, y).flatten(1) for at in (x, hf.Linf(0.1).sample(rng.combine(keys, 0), x)))
+    distance = (at_x - there).square().sum(1).mean().item()
+    cosine = (1 - torch.cosine_similarity(at_x, there)).mean().item() / 2
+    assert distance > 0
+    assert (parts["gradient_l2"], parts["gradient_cosine"]) == (pytest.approx(distance), pytest.approx(cosine))
+    assert parts["total"] == pytest.approx(parts["ce_clean"] + 0.3 * distance + cosine)
+
+
+def test_adv_aat_searches_for_what_it_minimises() -> None:
+    objective = method("adv_aat", tiny_net(), ig_steps=2, weight=0.5)
+    (term,) = objective.terms
+    assert term.loss == term.attack.loss
+    parts = {k: float(v) for k, v in objective(*batch()).parts.items()}
+    assert parts["total"] == pytest.approx(parts["ce_perturbed"] + 0.5 * parts["ig_pearson"])
+
+
+def test_directions_of_the_curvature_are_keyed() -> None:
+    net, (x, y, keys) = tiny_net(), batch()
+    first, same, other = (
+        float(method("curvature", net)(x, y, k).parts["curvature"]) for k in (keys, keys.clone(), keys + 1)
+    )
+    assert first == same != other
+
+
+@pytest.mark.parametrize("name", ["erar", "lga", "r2et", "adv_aat", "curvature"])
+def test_batch_split_changes_nothing(name: str) -> None:
     net = tiny_net()
     x, y, keys = batch(8)
-    objective = method("erar", net)
+    objective = method(name, net)
     whole = float(objective(x, y, keys).parts["total"])
     halves = [float(objective(x[rows], y[rows], keys[rows]).parts["total"]) for rows in (slice(0, 4), slice(4, 8))]
     assert whole == pytest.approx(sum(halves) / 2, rel=1e-9)

@@ -29,7 +29,7 @@ def look(
     def of_rows(part: slice) -> Seen:
         with torch.set_grad_enabled(gradient):
             there = x_adv[part].detach().requires_grad_(gradient)
-            context = loss.context(model, Pair(batch.x[part], there, batch.y[part]))
+            context = loss.context(model, Pair(batch.x[part], there, batch.y[part], keys=batch.keys[part]))
             value = loss.value(context, select(batch.clean, part))
             ascent = _gradient(loss, value, there) if gradient else None
         logits = context.known_logits.get(("perturbed", None))

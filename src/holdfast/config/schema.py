@@ -48,7 +48,8 @@ class Data(Section):
 class Network(Section):
     """The network: a registered name, or `package.module:function` for an own one, and the normalisation inside it.
 
-    Classes, channels and size are those of the data unless given.
+    Classes, channels and size are those of the data unless given. With `softplus`, its ReLUs are softplus functions of
+    that sharpness, in training and in evaluation.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Network(Section):
     options: dict[str, Setting] = {}
     mean: PerChannel | None = None
     std: PerChannel | None = None
+    softplus: Positive | None = None
 
 
 class Method(Section):

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from holdfast.config import Network, config_from_file
 from holdfast.errors import DataError, expected
 from holdfast.experiment.layout import CONFIG, WEIGHTS
-from holdfast.models import Classifier, build
+from holdfast.models import Classifier, SoftplusNetwork, build
 from holdfast.training.checkpoint import read_weights
 from holdfast.zoo import index as zoo
 from holdfast.zoo.weights import fetch
@@ -87,11 +87,13 @@ def _read_weights(file: Path) -> dict[str, Tensor]:
 
 
 def _wrapped(net: nn.Module, network: Network) -> Classifier:
-    """Wrap a network with its normalisation; a Classifier is returned as it is, since it has its own."""
+    """Wrap a network with its normalisation and activation; a Classifier is returned as it is, since it has its own."""
     if not isinstance(net, Classifier):
+        net = net if network.softplus is None else SoftplusNetwork(net, network.softplus)
         return Classifier(net, mean=network.mean, std=network.std)
-    if network.mean is not None or network.std is not None:
-        raise expected("no model.mean or model.std for a network that is a Classifier", got="one", fix="remove it")
+    for key in ("mean", "std", "softplus"):
+        if getattr(network, key) is not None:
+            raise expected(f"no model.{key} for a network that is a Classifier", got="one", fix="remove it")
     return net
 
 

@@ -8,9 +8,11 @@ from holdfast.losses.art import AlignmentTriplet
 from holdfast.losses.base import Clean, Loss, Scaled, Sum, select
 from holdfast.losses.cacr import CACR, kl_uniform
 from holdfast.losses.context import LossContext
+from holdfast.losses.curvature import Curvature
 from holdfast.losses.first_layer import DeadZone, FilterSpread
 from holdfast.losses.ig_norm import IGNorm
 from holdfast.losses.igr import AttributionCosine
+from holdfast.losses.lga import GradientAlignment
 from holdfast.losses.map_distance import (
     CenterShift,
     FlattenedCosine,
@@ -21,7 +23,9 @@ from holdfast.losses.map_distance import (
     TargetMass,
     TopKMass,
 )
+from holdfast.losses.pearson import AttributionPearson
 from holdfast.losses.prediction import DLR, CrossEntropy, Margin, PredictionKL
+from holdfast.losses.r2et import FiniteCurvature, TopKGap
 from holdfast.losses.soft_ranks import LogTopK, SoftKendall
 from holdfast.losses.wacr import WACR
 
@@ -31,12 +35,16 @@ __all__ = [
     "WACR",
     "AlignmentTriplet",
     "AttributionCosine",
+    "AttributionPearson",
     "CenterShift",
     "Clean",
     "CrossEntropy",
+    "Curvature",
     "DeadZone",
     "FilterSpread",
+    "FiniteCurvature",
     "FlattenedCosine",
+    "GradientAlignment",
     "IGNorm",
     "KendallDrop",
     "LogTopK",
@@ -51,6 +59,7 @@ __all__ = [
     "SoftTopK",
     "Sum",
     "TargetMass",
+    "TopKGap",
     "TopKMass",
     "kl_uniform",
     "select",

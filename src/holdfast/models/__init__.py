@@ -9,10 +9,12 @@ from holdfast.models.classifier import Classifier
 from holdfast.models.double_backward import double_backward_audit
 from holdfast.models.registry import build, names
 from holdfast.models.scale_invariance import is_scale_invariant
+from holdfast.models.softplus import SoftplusNetwork
 from holdfast.models.surrogate import softplus_surrogate
 
 __all__ = [
     "Classifier",
+    "SoftplusNetwork",
     "build",
     "double_backward_audit",
     "evaluating",

@@ -73,7 +73,7 @@ class Objective(nn.Module):
         with count_passes() as counter:
             for term in self.terms:
                 x_adv = x if term.attack is None else self._scaled(term.attack)(self.model, x, y, keys=keys)
-                value, found = summed(term.loss, self.model, Pair(x, x_adv, y))
+                value, found = summed(term.loss, self.model, Pair(x, x_adv, y, keys=keys))
                 prefix = f"{term.name}/" if term.name else ""
                 totals.append(value)
                 parts |= {prefix + name: part.mean() for name, part in found.items()}
@@ -97,7 +97,8 @@ def summed(loss: Loss, model: nn.Module, pair: Pair) -> tuple[Tensor, Parts]:
     def evaluate(rows: slice | None) -> tuple[Tensor, Parts]:
         some, here = pair, loss
         if rows is not None:
-            some = Pair(pair.x[rows], pair.x_adv[rows], pair.y[rows])
+            keys = None if pair.keys is None else pair.keys[rows]
+            some = Pair(pair.x[rows], pair.x_adv[rows], pair.y[rows], keys=keys)
             here = loss.for_rows(torch.arange(rows.start, rows.stop))
         context = here.context(model, some)
         value = here.value(context, here.prepare(model, some))

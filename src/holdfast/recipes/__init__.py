@@ -29,6 +29,7 @@ from holdfast.recipes.methods import (
     trades,
 )
 from holdfast.recipes.protocols import ATTACKS, AttackSettings, make_attacks
+from holdfast.recipes.recent_methods import adv_aat, curvature, lga, r2et
 
 __all__ = [
     "ATTACKS",
@@ -36,9 +37,11 @@ __all__ = [
     "METHODS",
     "THOROUGH",
     "AttackSettings",
+    "adv_aat",
     "apgd",
     "apgd_pair",
     "art",
+    "curvature",
     "erar",
     "erar_plus",
     "erar_plus_v1",
@@ -48,11 +51,13 @@ __all__ = [
     "ig_norm",
     "ig_sum_norm",
     "igr",
+    "lga",
     "madry",
     "make_attacks",
     "natural",
     "pgd",
     "pgd_margin",
+    "r2et",
     "strongest",
     "trades",
 ]

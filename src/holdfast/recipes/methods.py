@@ -22,8 +22,6 @@ from functools import partial
 
 from torch import nn
 
-from holdfast.attacks.balls import Linf
-from holdfast.attacks.pgd import LAST, PGD
 from holdfast.attribution import IntegratedGradients, centred_logit, true_logit, true_probability
 from holdfast.losses import (
     CACR,
@@ -37,18 +35,11 @@ from holdfast.losses import (
     IGNorm,
     Loss,
     MapCosine,
-    NoDirection,
     PredictionKL,
 )
 from holdfast.objective.objective import Objective, Term
-
-AT_X = CrossEntropy(at="clean")
-AT_X_ADV = CrossEntropy(at="perturbed")
-
-
-def _search(loss: Loss, eps: float, attack_steps: int, step_size: float) -> PGD:
-    """The inner maximisation of training: PGD with a random start, a fixed number of steps, and the last iterate."""
-    return PGD(loss, ball=Linf(eps), steps=attack_steps, step_size=step_size, random_start=True, best_by=LAST)
+from holdfast.recipes.inner import AT_X, AT_X_ADV, search, somewhere
+from holdfast.recipes.recent_methods import adv_aat, curvature, lga, r2et
 
 
 def natural(model: nn.Module, *, reduction: str = "mean") -> Objective:
@@ -77,7 +68,7 @@ def madry(model: nn.Module, *, eps: float, attack_steps: int, step_size: float, 
     >>> sorted(objective(x, y, keys=torch.arange(2)).parts)
     ['accuracy_perturbed', 'ce_perturbed', 'total']
     """
-    attack = _search(AT_X_ADV, eps, attack_steps, step_size)
+    attack = search(AT_X_ADV, eps, attack_steps, step_size)
     return Objective(model, [Term(AT_X_ADV, attack)], reduction=reduction, name="madry")
 
 
@@ -92,7 +83,7 @@ def trades(
     `eps`, `attack_steps` and `step_size` set the radius of the L-infinity ball and the number and size of PGD steps.
     `reduction` is "mean" or "sum" over the batch.
     """
-    attack = _search(PredictionKL(), eps, attack_steps, step_size)
+    attack = search(PredictionKL(), eps, attack_steps, step_size)
     return Objective(model, [Term(AT_X + weight * PredictionKL(), attack)], reduction=reduction, name="trades")
 
 
@@ -116,7 +107,7 @@ def ig_norm(
     `attack_ig_steps` points in the maximised loss. `eps`, `attack_steps` and `step_size` set the radius of the
     L-infinity ball and the number and size of PGD steps. `reduction` is "mean" or "sum" over the batch.
     """
-    attack = _search(IGNorm(steps=attack_ig_steps), eps, attack_steps, step_size)
+    attack = search(IGNorm(steps=attack_ig_steps), eps, attack_steps, step_size)
     outer = AT_X + lam * IGNorm(steps=ig_steps)
     return Objective(model, [Term(outer, attack)], reduction=reduction, name="ig_norm")
 
@@ -149,7 +140,7 @@ def ig_sum_norm(
     >>> sorted(objective(x, y, keys=torch.arange(2)).parts)
     ['accuracy_perturbed', 'ce_perturbed', 'ig_norm', 'total']
     """
-    attack = _search(AT_X_ADV + lam * IGNorm(steps=attack_ig_steps), eps, attack_steps, step_size)
+    attack = search(AT_X_ADV + lam * IGNorm(steps=attack_ig_steps), eps, attack_steps, step_size)
     outer = AT_X_ADV + lam * IGNorm(steps=ig_steps)
     return Objective(model, [Term(outer, attack)], reduction=reduction, name="ig_sum_norm")
 
@@ -181,7 +172,7 @@ def art(
     """
     triplet = AlignmentTriplet(beta=beta, channels=channels, mean=mean, std=std)
     on_top_k = AlignmentTriplet(beta=beta, channels=channels, mean=mean, std=std, k=k)
-    attack = _search(on_top_k, eps, attack_steps, step_size)
+    attack = search(on_top_k, eps, attack_steps, step_size)
     return Objective(model, [Term(AT_X_ADV + weight * triplet, attack)], reduction=reduction, name="art")
 
 
@@ -244,7 +235,7 @@ def erar(
             base_attribution=base_attribution,
         )  # fmt: skip
     inner = AT_X_ADV + attack_lam * IGNorm(steps=attack_ig_steps, size=size)
-    attack = _search(inner, eps, attack_steps, step_size)
+    attack = search(inner, eps, attack_steps, step_size)
     return Objective(model, [Term(outer, attack)], reduction=reduction, name="erar")
 
 
@@ -267,7 +258,7 @@ def igr(
     `step_size` set the radius of the L-infinity ball and the number and size of PGD steps. `reduction` is "mean" or
     "sum" over the batch.
     """
-    attack = _search(AT_X_ADV, eps, attack_steps, step_size)
+    attack = search(AT_X_ADV, eps, attack_steps, step_size)
     outer = AT_X_ADV + weight * AttributionCosine(steps=ig_steps, score=true_probability)
     return Objective(model, [Term(outer, attack)], reduction=reduction, name="igr")
 
@@ -312,12 +303,11 @@ def erar_plus(
     >>> [name for name in sorted(parts) if "accuracy" not in name]
     ['ce_clean', 'kl_prediction', 'map/map_cosine', 'total']
     """
-    terms = [Term(AT_X + trades_weight * PredictionKL(), _search(PredictionKL(), eps, attack_steps, step_size))]
+    terms = [Term(AT_X + trades_weight * PredictionKL(), search(PredictionKL(), eps, attack_steps, step_size))]
     if weight:
         explained = IntegratedGradients(steps=ig_steps, score=centred_logit)
         distance = FlattenedCosine(attribution=explained, beta=None, through_clean=True, power=power)
-        somewhere = _search(NoDirection(), eps, attack_steps=0, step_size=0.0)
-        terms.append(Term(weight * distance, somewhere, name="map"))
+        terms.append(Term(weight * distance, somewhere(eps), name="map"))
     return Objective(model, terms + _first_layer(eps, dead_zone, filter_spread), reduction=reduction, name="erar_plus")
 
 
@@ -382,16 +372,29 @@ def erar_plus_v1(
         inner = CrossEntropy(beta=beta) + attack_weight * cosine(attribution=searched, beta=beta)
         explained = IntegratedGradients(steps=ig_steps, score=true_logit)
         outer = (1 - plain_share) * AT_X_ADV + weight * cosine(attribution=explained, beta=None, through_clean=True)
-        terms.append(Term(outer, _search(inner, eps, attack_steps, step_size)))
+        terms.append(Term(outer, search(inner, eps, attack_steps, step_size)))
     if plain_share > 0:
-        plain = _search(AT_X_ADV, eps, plain_steps or attack_steps, plain_step_size or step_size)
+        plain = search(AT_X_ADV, eps, plain_steps or attack_steps, plain_step_size or step_size)
         terms.append(Term(plain_share * AT_X_ADV, plain, name="plain"))
     terms += _first_layer(eps, dead_zone, filter_spread)
     return Objective(model, terms, reduction=reduction, name="erar_plus_v1")
 
 
-METHODS = {
-    method.__name__: method
-    for method in (natural, madry, trades, ig_norm, ig_sum_norm, art, erar, igr, erar_plus, erar_plus_v1)
-}
-"""Registry of the training methods by name. To add one, write a function above and add it here."""
+_METHODS = (
+    natural,
+    madry,
+    trades,
+    ig_norm,
+    ig_sum_norm,
+    art,
+    erar,
+    igr,
+    lga,
+    r2et,
+    adv_aat,
+    curvature,
+    erar_plus,
+    erar_plus_v1,
+)
+METHODS = {method.__name__: method for method in _METHODS}
+"""Registry of the training methods by name. To add one, write a function and list it."""
