@@ -27,7 +27,10 @@ import holdfast as hf
 from holdfast.cli import main
 from holdfast.config import make_config
 from holdfast.errors import HoldfastError
-from holdfast.experiment.run import build_model, put_weights, run_training
+from holdfast.experiment.networks import build_model
+from holdfast.experiment.run import run_training
+from holdfast.experiment.weights import put_weights
+from holdfast.models.weight_files import TORCH_SUFFIXES
 from holdfast.runs import read_panels, read_run
 from holdfast.training import fit, load_weights
 
@@ -104,6 +107,10 @@ def test_no_door_unpickles(tmp_path: Path, bomb: Bomb, run: Path, content: Calla
     (tmp_path / "w.safetensors").write_bytes(data)
     model = build_model(make_config("digits/natural").model.model_copy(update={"num_classes": 10}), seed=0)
     refused(lambda: put_weights(model, tmp_path / "w.safetensors"))
+    for suffix in TORCH_SUFFIXES:
+        (tmp_path / f"w{suffix}").write_bytes(data)
+        refused(lambda suffix=suffix: put_weights(model, tmp_path / f"w{suffix}"))
+        assert main(["train", "digits/natural", "--init", str(tmp_path / f"w{suffix}"), "--quiet"]) == 2
     # the user's own data, the cache, a dataset's root
     (tmp_path / "own.npz").write_bytes(data)
     refused(lambda: hf.data.load(tmp_path / "own.npz", split="all"))
@@ -134,8 +141,9 @@ def test_no_door_unpickles(tmp_path: Path, bomb: Bomb, run: Path, content: Calla
 
 
 def test_no_file_format_that_can_execute_is_read_anywhere() -> None:
-    """Over the syntax tree: no pickle, no torch.load, no allow_pickle=True, no eval or exec."""
+    """Over the syntax tree: no pickle, no allow_pickle=True, no eval or exec; torch.load only for weights, once."""
     banned = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve", "joblib"}
+    torch_loads = []
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import | ast.ImportFrom):
@@ -143,10 +151,23 @@ def test_no_file_format_that_can_execute_is_read_anywhere() -> None:
                 assert not banned & {name.split(".")[0] for name in names}, path
             if isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
-                assert called not in ("torch.load", "torch.save", "eval", "exec", "np.load", "numpy.load", "yaml.load")
+                assert called not in (
+                    "torch.save",
+                    "torch.jit.load",
+                    "eval",
+                    "exec",
+                    "np.load",
+                    "numpy.load",
+                    "yaml.load",
+                )
                 flags = {k.arg: ast.unparse(k.value) for k in node.keywords}
+                if called.rpartition(".")[2] == "load" and called.split(".")[0] == "torch":
+                    assert flags.get("weights_only") == "True", path
+                    torch_loads.append(path.relative_to(SOURCE).as_posix())
+                assert flags.get("trust_remote_code", "False") == "False", path
                 assert flags.get("allow_pickle", "False") == "False", path
                 assert flags.get("shell", "False") == "False", path
+    assert torch_loads == ["models/weight_files.py"]
 
 
 # ---- images ----

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 import holdfast
+from holdfast.commands.flags import as_flags
 from holdfast.engine.process import keep_memory, set_threads
 from holdfast.errors import HoldfastError, InputError
 
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        return _say(*_told(error))
+        return _say(*_told(error, words[0] if words else ""))
 
 
 def _without_threads(words: list[str]) -> tuple[list[str], int | None]:
@@ -77,10 +78,10 @@ def _without_threads(words: list[str]) -> tuple[list[str], int | None]:
     return [*words[:place], *words[place + 2 :]], int(number)
 
 
-def _told(error: Exception) -> tuple[str, int]:
-    """The message for an error, in one sentence, and its exit code."""
+def _told(error: Exception, command: str) -> tuple[str, int]:
+    """The message for an error of a command, in one sentence, and its exit code."""
     if isinstance(error, HoldfastError):
-        return str(error), INTERRUPTED if hasattr(error, "signal") else USER_ERROR
+        return as_flags(str(error), command), INTERRUPTED if hasattr(error, "signal") else USER_ERROR
     if isinstance(error, OSError):
         where = f" {error.filename}" if error.filename else ""
         return (

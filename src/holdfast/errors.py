@@ -27,4 +27,5 @@ def expected(what: str, *, got: Any, fix: str = "") -> InputError:
     >>> str(expected("steps >= 1", got=0, fix="pass a positive number of steps"))
     'expected steps >= 1, got 0; pass a positive number of steps.'
     """
-    return InputError(f"expected {what}, got {got}" + (f"; {fix}." if fix else "."))
+    end = "" if fix.endswith("?") else "."
+    return InputError(f"expected {what}, got {got}" + (f"; {fix}{end}" if fix else "."))

@@ -15,12 +15,12 @@ from holdfast.attacks import ExplanationAttack, Outcome
 from holdfast.attribution import GradientMap
 from holdfast.engine.passes import count_passes
 from holdfast.losses import Loss
-from holdfast.metrics import Metric
+from holdfast.metrics import METRICS, Metric
 from holdfast.types import Attribution
 
 
 def check_metric(metric: Metric) -> None:
-    """Bounds, the value of no change, symmetry, one value per example, and NaN for maps that cannot be ranked."""
+    """Bounds, no change, swapped maps, chance, one value per example, and NaN for maps that cannot be ranked."""
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.rand(6, 5, 4, generator=generator) for _ in range(2))
     value = metric(a, b, k=5)
@@ -30,7 +30,13 @@ def check_metric(metric: Metric) -> None:
     assert ((value >= low) & (value <= high)).all()
     assert metric.best in metric.range
     torch.testing.assert_close(metric(a, a, k=5), torch.full((6,), metric.best, dtype=torch.float64))
-    torch.testing.assert_close(metric(b, a, k=5), value)
+    partner = METRICS[metric.swapped] if metric.swapped else metric
+    torch.testing.assert_close(partner(b, a, k=5), value)
+    expected = metric.by_chance(5, 4, k=5)
+    if expected is not None:
+        many = torch.rand(2, 4000, 5, 4, generator=generator)
+        error = float(metric(*many, k=5).std()) / 4000**0.5
+        assert abs(float(metric(*many, k=5).mean()) - expected) < 5 * error
     order = torch.tensor([4, 0, 5, 2, 1, 3])
     torch.testing.assert_close(metric(a[order], b[order], k=5), value[order])
     torch.testing.assert_close(metric(a[:1], b[:1], k=5), value[:1])
@@ -135,7 +141,7 @@ def check_attack(attack: ExplanationAttack, *, net: nn.Module | None = None) -> 
     succeeded = result.outcome == Outcome.ATTACKED
     assert torch.equal(net(result.x_adv[succeeded]).argmax(1), y[succeeded])
     assert torch.equal(result.x_adv[~succeeded], x[~succeeded])
-    for name, metric in hf.metrics.METRICS.items():
+    for name, metric in METRICS.items():
         scores = result.reported_scores[name]
         assert scores.shape == (6,)
         assert scores[5].isnan(), "a wrong prediction has no score"

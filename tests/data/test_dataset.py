@@ -120,5 +120,5 @@ def test_arguments_are_checked(tmp_path: Path) -> None:
         data.load("mnist", trian=55000)
     with pytest.raises(InputError, match="root only with a dataset's name"):
         data.load(tmp_path, root=tmp_path)
-    with pytest.raises(InputError, match="size, holdout, holdout_seed"):
+    with pytest.raises(InputError, match="size, crop, resample, holdout"):
         data.load(tmp_path, quantize=True)

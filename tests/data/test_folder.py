@@ -79,6 +79,121 @@ def test_bad_images(tmp_path: Path) -> None:
         data.load(tmp_path, split="all")
 
 
+def test_damaged_files_are_counted_and_named(pets: Path) -> None:
+    cut = (pets / "cat" / "3.png").read_bytes()
+    (pets / "cat" / "3.png").write_bytes(cut[: len(cut) // 2])  # a header, but no pixels
+    (pets / "dog" / "1.png").write_bytes(b"no image")
+    with pytest.raises(DataError, match="cannot read image"):
+        data.load(pets, split="all")
+    found = data.load(pets, split="all", skip_unreadable=True)
+    assert found.x[:, 0, 0, 0].tolist() == [0, 1, 2, 4, 100, 102, 103, 104]
+    assert found.y.tolist() == [0] * 4 + [1] * 4
+    assert found.notes == ("2 of 10 image files cannot be read and are left out: cat/3.png, dog/1.png",)
+    assert found.source == "folder pets (8 images, 1 other files ignored, 2 unreadable)"
+    for path in pets.rglob("*.png"):
+        path.write_bytes(b"")
+    with pytest.raises(DataError, match=r"cannot read image 0\.png"):
+        data.load(pets, split="all", skip_unreadable=True)
+
+
+def test_deep_images_are_not_skipped(tmp_path: Path) -> None:
+    """16 bits may be a window of 12: nobody but the user knows the range."""
+    picture(tmp_path / "a" / "deep.png", 5000, mode="I;16")
+    with pytest.raises(DataError, match="convert it to 8 bits"):
+        data.load(tmp_path, split="all", skip_unreadable=True)
+
+
+def test_size_and_crop_keep_the_proportions(tmp_path: Path) -> None:
+    """A picture of 40 x 80, left half black and right half white: the crop is the middle, half of each."""
+    pixels = np.zeros((40, 80, 3), np.uint8)
+    pixels[:, 40:] = 255
+    (tmp_path / "a").mkdir()
+    Image.fromarray(pixels).save(tmp_path / "a" / "wide.png")
+    Image.fromarray(pixels.transpose(1, 0, 2)).save(tmp_path / "a" / "tall.png")
+    found = data.load(tmp_path, split="all", size=20, crop=16)
+    assert found.image_shape == (3, 16, 16)
+    tall, wide = found.x[0, 0], found.x[1, 0]
+    halves = [False] * 8 + [True] * 8
+    assert (wide[0] > 127).tolist() == halves
+    assert (tall[:, 0] > 127).tolist() == halves
+    assert data.load(tmp_path, split="all", crop=(8, 40)).image_shape == (3, 8, 40)
+    for options, message in (
+        ({"crop": 64}, r"images of at least 64 x 64, the crop, got tall\.png of 80 x 40; pass size=N"),
+        ({"size": 8, "crop": 16}, "crop <= size"),
+        ({"size": 8, "resample": "magic"}, "resample to be one of nearest"),
+    ):
+        with pytest.raises(InputError, match=message):
+            data.load(tmp_path, split="all", **options)
+
+
+# ---- a flat folder with labels.csv ----
+
+
+@pytest.fixture
+def flat(tmp_path: Path) -> Path:
+    for number in range(4):
+        picture(tmp_path / "flat" / f"{number}.png", number)
+    return tmp_path / "flat"
+
+
+@pytest.mark.parametrize(
+    ("table", "labels", "names"),
+    [
+        ("file,label\n2.png,dog\n0.png,cat\n", [(2, 1), (0, 0)], ("cat", "dog")),
+        ("0.png,cat\n1.png,dog\n", [(0, 0), (1, 1)], ("cat", "dog")),
+        ("id;label\n0;dog\n1;ant\n", [(0, 1), (1, 0)], ("ant", "dog")),
+        ("score,class,filename\n9,b,./3.png\n8,a,1.png\n", [(3, 1), (1, 0)], ("a", "b")),
+        ("\ufefffile,label\n0.png,4\n1.png,2\n", [(0, 4), (1, 2)], ("0", "1", "2", "3", "4")),
+    ],
+)
+def test_labels_in_a_table(flat: Path, table: str, labels: list, names: tuple) -> None:
+    (flat / "labels.csv").write_text(table, encoding="utf-8")
+    found = data.load(flat, split="all")
+    assert list(zip(found.x[:, 0, 0, 0].tolist(), found.y.tolist(), strict=True)) == labels
+    assert found.class_names == names
+    assert found.notes == ("2 images are not in labels.csv and are left out",)
+
+
+def test_holdout_of_a_table(flat: Path) -> None:
+    (flat / "labels.csv").write_text("".join(f"{n}.png,{'ab'[n % 2]}\n" for n in range(4)))
+    assert len(data.load(flat, split="test", holdout=2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("", "rows of file and label in .*labels.csv, found none"),
+        ("file,label\n", "found none; write for example"),
+        ("file,label\n7.png,cat\n8.png,cat\n", r"found no 7\.png, 8\.png \(2 missing\)"),
+        ("file,label\n../secret.png,cat\n", r"found no \.\./secret\.png"),
+        ("file,label\n0.png\n", "a row 1 without both"),
+        ("file,label\n0.png,cat\n0.png,dog\n", r"every file once in .* found 0\.png again"),
+        ("file,label\n0.png,\n", "an empty one in row 1"),
+    ],
+)
+def test_bad_tables(flat: Path, table: str, message: str) -> None:
+    picture(flat.parent / "secret.png", 1)
+    (flat / "labels.csv").write_text(table)
+    with pytest.raises(DataError, match=message):
+        data.load(flat, split="all")
+    (flat / "labels.csv").write_bytes(b"\xff\xfe\x00file")
+    with pytest.raises(DataError, match="save it as UTF-8"):
+        data.load(flat, split="all")
+
+
+def test_a_flat_folder_without_a_table(flat: Path) -> None:
+    with pytest.raises(DataError, match=r"found none; sort the images .* or add a table labels\.csv"):
+        data.load(flat, split="all")
+
+
+def test_some_empty_class_folders_are_noted(pets: Path) -> None:
+    (pets / "bird").mkdir()
+    found = data.load(pets, split="all")
+    assert found.class_names == ("bird", "cat", "dog")  # a class without images keeps its place
+    assert found.y.unique().tolist() == [1, 2]
+    assert found.notes == ("1 of 3 class folders have no images: bird",)
+
+
 def test_empty_folders(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="a folder for each class"):
         data.load(tmp_path, split="all")

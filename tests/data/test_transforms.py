@@ -125,7 +125,7 @@ def test_refusals() -> None:
     train = replace(DIGITS, split="train")
     with pytest.raises(InputError, match="at least one example of each class"):
         balance(train.subset([0]))
-    with pytest.raises(InputError, match=r"a transform \(equalize, balance\), got 'equalise'"):
+    with pytest.raises(InputError, match=r"a transform \(equalize, balance, rgb, grey\), got 'equalise'"):
         data.load("digits", transforms="equalise")
     for text in ("balance:too=3", "balance:to=many", "equalize:to=3"):
         with pytest.raises(InputError, match="as key=number"):

@@ -139,7 +139,9 @@ def test_single_class_data() -> None:
     data = hf.data.load("digits", split="test").subset(range(12))
     single = replace(data, y=torch.zeros(12, dtype=torch.int64), class_names=("only",))
     net = hf.Classifier(hf.models.build("digits-cnn", num_classes=10, seed=0)).eval()
-    assert hf.audit(net, single, QUICK).summary["n"] == 6
+    with pytest.raises(InputError, match="images that the network predicts correctly, got none"):
+        hf.audit(net, single, QUICK)
+    assert hf.audit(net, single, QUICK, labels="predicted").summary["n"] == 6
     with pytest.raises(HoldfastError, match="num_classes >= 2"):
         hf.models.build("digits-cnn", num_classes=single.num_classes, seed=0)
 

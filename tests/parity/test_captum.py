@@ -1,10 +1,13 @@
-"""Integrated gradients and the gradient family equal captum's on the networks of the package."""
+"""Integrated gradients, the gradient family and max-sensitivity equal captum's on the networks of the package."""
 
 import pytest
 import torch
 from captum.attr import InputXGradient, IntegratedGradients, Saliency
+from captum.metrics import sensitivity_max
 
 import holdfast as hf
+from holdfast.evaluation.stability import random_stability
+from holdfast.rng import combine
 
 NETWORKS = [
     ("paper-cnn", (1, 28, 28), {}),
@@ -61,3 +64,26 @@ def test_baseline_and_completeness_gap() -> None:
     ig = hf.IntegratedGradients(steps=10, baseline=0.3)
     torch.testing.assert_close(ig(model, x, y), theirs, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(ig.completeness_gap(model, x, y), delta.to(x.dtype), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "shape", "options"), NETWORKS[-1:], ids=[n for n, *_ in NETWORKS[-1:]])
+def test_max_sensitivity(name: str, shape: tuple, options: dict) -> None:
+    model, x, y = network(name, shape, options)
+    x, keys, ball, ig = 0.1 + 0.8 * x, hf.make_keys(0, torch.arange(3)), hf.Linf(0.02), hf.IntegratedGradients(steps=4)
+    near = [ball.sample(combine(keys, number), x) for number in range(5)]
+
+    def explain(images, target: torch.Tensor):
+        """Like captum's attributions: a tensor for a tensor, a tuple for a tuple."""
+        if isinstance(images, tuple):
+            return (ig(model, *images, target),)
+        return ig(model, images, target)
+
+    theirs = sensitivity_max(
+        explain,
+        x,
+        perturb_func=lambda images: torch.stack(near, dim=1).flatten(0, 1),  # captum repeats each image five times
+        n_perturb_samples=5,
+        target=y,
+    )
+    ours = random_stability(model, x, y, ig, keys=keys, ball=ball, samples=5).max_sensitivity
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0)

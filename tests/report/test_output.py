@@ -77,8 +77,8 @@ def test_tables_are_written_in_three_formats(views: tuple[RunView, ...], tmp_pat
     assert {path.name for path in paths} == {
         f"{name}.{end}"
         for name in (
-            *(f"{kind}-mnist" for kind in ("results", "means", "paired", "costs")),
-            *("conventions", "exclusions", "quality"),
+            *(f"{kind}-mnist" for kind in ("results", "means", "paired", "costs", "quality")),
+            *("conventions", "exclusions"),
         )
         for end in ("md", "tex", "csv")
     }

@@ -13,6 +13,7 @@ from tests.report.runs import write_run
 from holdfast.errors import DataError
 from holdfast.report import RunView, view_runs
 from holdfast.report.compare import compare, pick_base
+from holdfast.report.quality_tables import controls_table, quality_table
 from holdfast.report.render import latex_text, plain_cell, to_csv, to_latex, to_markdown, to_rich
 from holdfast.report.tables import (
     Cell,
@@ -21,7 +22,6 @@ from holdfast.report.tables import (
     conventions_table,
     exclusions_table,
     ordered,
-    quality_table,
     results_table,
 )
 from holdfast.runs import read_run, write_json_atomic
@@ -149,7 +149,28 @@ def test_conventions_and_quality(views: tuple[RunView, ...]) -> None:
     header = [column.title for column in conventions_table(views).columns]
     assert header[2:5] == ["Top-k, failed = 1", "Top-k, failed dropped", "Top-k, failed = worst"]
     quality = to_markdown(quality_table(views))
-    assert "| madry | 0.750 [0.700, 0.790] (paper 0.9826) | 0.550 |" in quality
+    assert "| Measure | Better | Range | madry | ig\\_sum\\_norm | erar | erar\\_plus |" in quality  # natural has none
+    assert "natural network | higher | [-1, 1] | 0.750 [0.700, 0.790] (paper 0.9826) |" in quality
+    assert "| Insertion area |  |  | 0.550 | 0.600 |" in quality  # a measure that this version does not know
+
+
+def test_control_maps_stand_beside_the_network(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "run", n=20, log=False)
+    content = read_run(folder).summary
+    assert content is not None
+    image = {"top_k": {"median": 0.9, "ci95": [0.8, 1.0], "n": 19}, "agreement": {"median": 0.5, "n": 19}}
+    content["attacks"]["ifia-topk"] |= {"controls": {"image": image}, "k": 78, "chance": {"top_k": 0.1}}
+    write_json_atomic(folder / "summary.json", content)
+    (view,) = view_runs([read_run(folder)])
+    table = controls_table([view])
+    assert [[cell.value for cell in row[1:4]] for row in table.rows] == [
+        ["ifia-topk", "network", view.attacks["ifia-topk"].metrics["top_k"].n],
+        ["ifia-topk", "image itself", 19],
+    ]
+    text = to_markdown(table)
+    assert "| image itself | 19 | 90.0 % [80.0, 100.0] |  | 0.500 |" in text
+    assert "| two random maps |  | k = 78 |  |  |  | 10.0 % |" in to_markdown(results_table([view]))
+    assert not controls_table(view_runs([read_run(write_run(tmp_path / "old", n=20, log=False))])).rows
 
 
 def test_unfinished_and_unevaluated_runs_say_so(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from tests.runs.material import FOUR, INFO, row
 
 from holdfast.errors import InputError
+from holdfast.metrics import METRICS
 from holdfast.runs import (
     OUTCOMES,
     metric_values,
@@ -55,7 +56,7 @@ def test_summary_of_an_attack_by_hand() -> None:
     dropped = summary["conventions"]["dropped"]["top_k"]
     assert (dropped["median"], dropped["mean"], dropped["n"]) == pytest.approx((0.3, 0.3, 2))
     assert dropped["ci95"] == pytest.approx((0.2, 0.4))
-    assert [item["n"] for item in summary["exclusions"]] == [1, 1, 2, 2, 2]
+    assert [item["n"] for item in summary["exclusions"]] == [1, 1, *([2] * (len(METRICS) - 2))]
     assert summary["exclusions"][0]["reason"].startswith("misclassified: wrong before")
     assert any("1 of 3 attacks failed" in text for text in summary["warnings"])
     assert any("only 3 examples" in text for text in summary["warnings"])

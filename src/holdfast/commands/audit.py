@@ -3,25 +3,38 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import arg
 
 if TYPE_CHECKING:
     from holdfast.data import Dataset
     from holdfast.evaluation.audit import AuditSettings
-    from holdfast.models import Classifier
+    from holdfast.experiment.networks import OpenedModel
 
 
 def audit(
     model: str,
-    data: Path,
+    data: Path | None = None,
     weights: Path | None = None,
     out: Path = Path("runs/audit"),
+    model_args: tuple[str, ...] = (),
+    weights_key: str | None = None,
+    builder: str | None = None,
+    output: str | None = None,
     mean: tuple[float, ...] | None = None,
     std: tuple[float, ...] | None = None,
+    normalize: Literal["imagenet", "cifar10", "none"] | None = None,
     size: int | None = None,
+    crop: int | None = None,
+    channels: Literal["rgb", "grey"] | None = None,
+    classes: Path | None = None,
     split: str | None = None,
+    holdout: int | float | None = None,
+    layout: str | None = None,
+    quantize: bool = False,
     labels: Literal["given", "predicted"] = "given",
-    eps: float = 8 / 255,
+    eps: Annotated[str, arg(metavar="NUMBER")] = "8/255",
     passes: int = 2000,
     steps: int = 50,
     k: int | None = None,
@@ -47,24 +60,48 @@ def audit(
 
     Usage examples:
         # your own network and weights; images/ has one subfolder per class
-        holdfast audit --model package.module:build --weights w.safetensors --data images/ --out runs/mine
-        # a network that expects normalised input
-        holdfast audit --model nets:resnet --data photos.npz --mean 0.485 0.456 0.406 --std 0.229 0.224 0.225
+        holdfast audit --model package.module:build --weights w.pt --data images/ --out runs/mine
+        # arguments of the function, photos of any size, and the usual normalisation
+        holdfast audit --model nets:resnet --model-args num_classes=10 width=2 --weights last.ckpt --data photos/ \\
+            --size 256 --crop 224 --normalize imagenet
+        # networks of other packages; what they record about their input is used
+        holdfast audit --model timm:resnet18 --model-args num_classes=10 --weights w.pth --data photos/
+        holdfast audit --model hf:my-vit/ --data photos/
+        # another order of classes: one name per line, in the order of the network's outputs
+        holdfast audit --model torchvision:resnet18 --weights w.pth --data photos/ --classes names.txt
+        # a run of `holdfast train`, on the test part of its own data
+        holdfast audit --model runs/mine/erar
         # images without labels, and a smaller perturbation
-        holdfast audit --model nets:resnet --data unsorted/ --labels predicted --eps 0.01
+        holdfast audit --model nets:resnet --data unsorted/ --labels predicted --eps 4/255
 
     Args:
-        model: package.module:function that builds the network (called without arguments), a run directory, or
-            zoo:NAME (`holdfast zoo list`).
-        data: Folder with one subfolder of images per class, or an .npz file with x_test and y_test.
-        weights: Weights of the network as a .safetensors file; by default the weights that the function creates.
+        model: Network: package.module:function that builds it, timm:NAME, torchvision:NAME, hf:FOLDER (an image
+            classifier saved by transformers), a run directory, or zoo:NAME (`holdfast zoo list`).
+        data: Images: a folder with one subfolder per class or with labels.csv (file,label), or an .npz file with x_test
+            and y_test, or with x and y. By default, for a run directory, the test part of the run's own data.
+        weights: Weights: .safetensors, or .pt, .pth, .th, .ckpt or .bin of torch.save, read without executing code. By
+            default the weights that the function creates.
         out: Output folder for rows, summary and report.html; an interrupted audit resumes from it.
+        model_args: Arguments of the function that builds the network, as key=value.
+        weights_key: Which weights of a checkpoint to take if it has several, for example ema.
+        builder: package.module:function that builds the custom network of a run directory; it is never imported
+            automatically.
+        output: Index or key of the logits, if the network returns a tuple or a dict.
         mean: Mean to subtract from pixels in [0, 1] before the network: one number, or one per channel.
         std: Standard deviation to divide by after the mean is subtracted: one number, or one per channel.
-        size: Resize the images of a folder to this height and width in pixels.
+        normalize: Mean and standard deviation by name, instead of --mean and --std.
+        size: Resize the images to this height and width; with --crop, resize the shorter side and keep the proportions.
+        crop: Cut a square of this side out of the centre, after resizing.
+        channels: Convert the images to three channels, or to one.
+        classes: Class names in the order of the network's outputs: a text file with one per line, or JSON. By default
+            the order that the network's config records, or else the alphabetical order of the class folders.
         split: Part of the data: train, test or all. By default test if the data has a test split, else all.
+        holdout: Hold out this share or number of the images and audit them, as --data.options.holdout of
+            `holdfast train` does.
+        layout: Order of the axes in an .npz file if its shape is ambiguous: NHWC, NCHW or NHW.
+        quantize: Round float pixels of an .npz file to multiples of 1/255.
         labels: Explain the given labels, or the classes that the network predicts (for images without labels).
-        eps: Largest change per pixel; pixels are in [0, 1].
+        eps: Largest change per pixel, as a number or a fraction; pixels are in [0, 1].
         passes: Budget of all attacks together, in example-passes per image: one image once forward or backward.
         steps: Number of steps of the top-k attack of the papers (with --no-strong or --attacks ifia-topk).
         k: Number of top pixels to compare; by default a tenth of the pixels.
@@ -86,22 +123,56 @@ def audit(
     from rich.console import Console
 
     from holdfast.commands.progress import measuring
+    from holdfast.config import check_eps, index_or_key, parse_arguments, parse_number
     from holdfast.engine.passes import count_passes
     from holdfast.evaluation.audit import AuditSettings, fit_to_minutes
     from holdfast.evaluation.audit import audit as run_audit
     from holdfast.evaluation.certify import certify_audit
     from holdfast.evaluation.cost import CostEstimate
+    from holdfast.experiment.audit_inputs import ImageOptions, open_images
+    from holdfast.experiment.layout import check_not_training_run
+    from holdfast.experiment.networks import ModelOptions, open_model
     from holdfast.report import view_runs, write_report
     from holdfast.runs import read_run
     from holdfast.training import pick_device
 
     console, where = Console(), pick_device(device)
-    network = _network(model, weights, mean, std).to(where)
-    images = _images(data, size, split, labels)
-    for line in _assumptions(network, images, labels, weights, model):
+    strength = parse_number("eps", eps)
+    check_eps(strength)
+    check_not_training_run(out)
+    opened = open_model(
+        model,
+        ModelOptions(
+            weights=weights,
+            weights_key=weights_key,
+            arguments=parse_arguments(model_args),
+            mean=mean,
+            std=std,
+            normalize=normalize,
+            output=index_or_key(output),
+            builder=builder,
+        ),
+    )
+    network = opened.network.to(where)
+    images = open_images(
+        data,
+        opened,
+        ImageOptions(
+            size=size,
+            crop=crop,
+            split=split,
+            holdout=holdout,
+            labels=labels,
+            classes=classes,
+            channels=channels,
+            layout=layout,
+            quantize=quantize,
+        ),
+    )
+    for line in _assumptions(opened, images, labels, weights, model):
         console.print(line, style="dim", highlight=False, soft_wrap=True)
     settings = AuditSettings(
-        eps=eps,
+        eps=strength,
         passes=10 * passes if thorough else passes,
         steps=steps,
         k=k,
@@ -135,6 +206,7 @@ def audit(
                 out=out,
                 device=where,
                 on_progress=told_both,
+                notes=opened.notes,
             )
             shared: dict[str, Any] = {"labels": labels, "out": out, "device": where, "on_progress": on_progress}
             proved = certify_audit(network, images, settings, **shared) if certify else None
@@ -179,40 +251,9 @@ def _depth(settings: "AuditSettings") -> str:
     return f"{settings.passes:,} passes each" if settings.strong else f"{settings.steps} steps"
 
 
-def _network(
-    model: str, weights: Path | None, mean: tuple[float, ...] | None, std: tuple[float, ...] | None
-) -> "Classifier":
-    from holdfast.config import Network
-    from holdfast.errors import expected
-    from holdfast.experiment.networks import build_model, load, put_weights
-
-    in_zoo = model.startswith("zoo:")
-    if in_zoo or ":" not in model:
-        if not in_zoo and not Path(model).is_dir():
-            raise expected("--model as package.module:function, a run directory or zoo:NAME", got=repr(model))
-        if weights is not None or mean is not None or std is not None:
-            fix = "a trained network has its own weights and normalisation"
-            raise expected("no --weights, --mean or --std with a run directory or zoo:NAME", got="one of them", fix=fix)
-        return load(model)
-    network = build_model(Network(name=model, mean=mean, std=std), seed=0)
-    if weights is not None:
-        put_weights(network, weights)
-    return network.eval()
-
-
-def _images(path: Path, size: int | None, split: str | None, labels: str) -> "Dataset":
-    from holdfast.data import load
-
-    divided = path.is_dir() and (path / "test").is_dir() and (path / "train").is_dir()
-    part = split or ("all" if path.is_dir() and not divided else "test")
-    options: dict[str, Any] = {} if size is None else {"size": size}
-    if path.is_dir() and labels == "predicted" and not divided:
-        options["unlabelled"] = True
-    return load(str(path), split=part, **options)
-
-
-def _assumptions(network: "Classifier", images: "Dataset", labels: str, weights: Path | None, model: str) -> list[str]:
+def _assumptions(opened: "OpenedModel", images: "Dataset", labels: str, weights: Path | None, model: str) -> list[str]:
     """The assumptions about data, normalisation, weights and labels, one line each, for printing."""
+    network = opened.network
     mean, std = (None if v is None else [round(float(n), 4) for n in v] for v in (network.mean, network.std))
     inside = "none (the input is pixels in [0, 1])" if mean is None and std is None else f"mean {mean}, std {std}"
     channels, height, width = images.image_shape
@@ -220,7 +261,9 @@ def _assumptions(network: "Classifier", images: "Dataset", labels: str, weights:
         f"{len(images)} images of {channels} x {height} x {width}, from {images.source}, split {images.split}",
         f"normalisation before the network: {inside}",
     ]
-    if weights is None and ":" in model and not model.startswith("zoo:"):
+    if opened.preprocessing is not None:
+        lines.append(f"preprocessing that {model} records: {opened.preprocessing}")
+    if weights is None and opened.config is None and not model.startswith("hf:"):
         lines.append(f"weights: created by {model}, since --weights was not given")
     if labels == "given":
         shown = ", ".join(f"{i} = {name}" for i, name in enumerate(images.class_names[:5]))

@@ -39,7 +39,9 @@ def evaluate(
         strongest: Also run the strongest attack, which takes the worst of several searches per image.
         thorough: Give the strongest attack ten times its passes per image.
         as_before: Use the protocol of version 0.1: the reference attack, the ensemble of eight attacks, random noise.
-        quality: Also measure insertion, deletion, completeness, and the similarity to maps of shuffled weights.
+        quality: Also measure the quality of the maps: insertion and deletion in the order of the clean and of the
+            attacked map, ROAD, max-sensitivity, RIS, ROS, completeness, and the similarity to the image and to maps of
+            shuffled weights. The first attack runs once more for it.
         natural: Run directory of a naturally trained network to compare the maps with; requires --quality.
         model: package.module:function that builds the run's custom network; it is never imported automatically.
         diagnose: Check the attacks for gradient masking on this many images; 0 skips the check.
@@ -53,6 +55,7 @@ def evaluate(
     from holdfast.experiment.measure import MeasureOptions, measure
     from holdfast.recipes import THOROUGH
     from holdfast.report import view_runs
+    from holdfast.report.quality_tables import controls_table, quality_table
     from holdfast.report.render import to_rich
     from holdfast.report.tables import results_table
     from holdfast.runs import read_run
@@ -73,5 +76,8 @@ def evaluate(
     console = Console()
     with measuring(console, quiet) as on_progress:
         measure(run, options, device=device, on_progress=on_progress)
-    console.print(to_rich(results_table(view_runs([read_run(run)]))))
+    views = view_runs([read_run(run)])
+    for table in (results_table(views), controls_table(views), quality_table(views)):
+        if table.rows:
+            console.print(to_rich(table))
     console.print(f"rows: {run / 'examples.csv'}; next: holdfast report {run}", highlight=False, soft_wrap=True)

@@ -110,8 +110,9 @@ def _run(jobs: "list[Job]", workers: int, launcher: str, console: "Console") -> 
 
 def _print(table: "PaperTable", jobs: "list[Job]", out: Path, console: "Console") -> None:
     from holdfast.report import view_runs, write_tables
+    from holdfast.report.quality_tables import quality_table
     from holdfast.report.render import to_rich
-    from holdfast.report.tables import quality_table, results_table
+    from holdfast.report.tables import results_table
     from holdfast.report.view import datasets
     from holdfast.runs import read_run
 

@@ -19,6 +19,7 @@ def train(
     resume: bool = False,
     init: Path | None = None,
     model: str | None = None,
+    model_args: tuple[str, ...] = (),
     data: str | None = None,
     seed: int | None = None,
     device: str | None = None,
@@ -35,7 +36,10 @@ def train(
         holdfast train mnist/erar:cpu --train.steps 500 --out runs/a  # another tier, one setting changed
         holdfast train mnist/madry --method.settings.eps 0.2 --seed 1
         holdfast train mnist/erar:cpu --init w.safetensors            # fine-tune a trained network
-        holdfast train gtsrb/erar:cpu --model package.module:build --data images/ --data.options.holdout 0.2
+        # your own network, weights and images; a fifth of the images is held out for testing
+        holdfast train gtsrb/erar:cpu --model package.module:build --model-args width=2 --init w.pt \\
+            --data images/ --data.options.holdout 0.2
+        holdfast train gtsrb/erar:cpu --model timm:resnet18 --data images/ --data.options.size 64
         holdfast train --config runs/a/config.toml --out runs/b       # repeat a run
         holdfast train --out runs/a --resume                          # resume after Ctrl-C or a crash
         torchrun --nproc-per-node 2 -m holdfast train mnist/erar      # several processes or GPUs
@@ -50,8 +54,11 @@ def train(
         out: Run directory; by default runs/<dataset>/<method>[-seedN], or runs/<tier>/... if the tier is not cpu. With
             --data or --model, <dataset> is the name of that data or network.
         resume: Resume the run in the run directory; the result equals that of an uninterrupted run.
-        init: Initial weights: a .safetensors file or a run directory (train.init).
-        model: Network: a registered name, or package.module:function that builds your own (model.name).
+        init: Initial weights: a run directory or a file, .safetensors or .pt, .pth, .th, .ckpt, .bin of torch.save
+            (train.init).
+        model: Network: a registered name, package.module:function that builds your own, timm:NAME, torchvision:NAME, or
+            hf:FOLDER (model.name).
+        model_args: Arguments of the function that builds the network, as key=value (model.options).
         data: Images: the name of a dataset, a folder with one subfolder per class, or an .npz file (data.name).
         seed: Seed of the initial weights, of the order of the batches and of the noise of the attacks.
         device: Device such as cpu or cuda; auto uses the GPU if there is one (train.device).
@@ -59,17 +66,30 @@ def train(
     """
     fixed = {"train.init": init, "model.name": model, "data.name": data, "seed": seed, "train.device": device}
     changes = [(key, str(value)) for key, value in fixed.items() if value is not None]
+    changes += [(f"model.{'' if key in _SHAPE else 'options.'}{key}", text) for key, text in _pairs(model_args)]
     changes += [(key, text) for key, text in overrides]
     from holdfast.experiment.layout import has_checkpoint
 
     folder = out or _default_folder(preset, config, seed or 0, resume, _own_name(preset, model, data))
     settings = _config(preset, config, folder, resume, changes)
     if not (resume and has_checkpoint(folder)):
-        _train_starts(settings, folder, quiet, [change for change in changes if change[0] in _FOR_STARTS_TOO])
+        _train_starts(settings, folder, quiet, _for_starts(changes))
     _run(settings, folder, resume, quiet)
 
 
 train.takes_overrides = True  # type: ignore[attr-defined]  # cli.py passes it the options --section.key VALUE
+
+
+_SHAPE = ("num_classes", "in_channels", "image_size")
+"""Arguments of a builder that are keys of [model] themselves."""
+
+
+def _pairs(words: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The arguments `key=value` as pairs of text."""
+    from holdfast.config import parse_arguments
+
+    parse_arguments(words)  # refuses what is not key=value
+    return [(word.partition("=")[0], word.partition("=")[2]) for word in words]
 
 
 def _config(preset: str, file: Path | None, folder: Path, resume: bool, changes: list[tuple[str, str]]) -> Any:
@@ -81,14 +101,19 @@ def _config(preset: str, file: Path | None, folder: Path, resume: bool, changes:
 
 
 _FOR_STARTS_TOO = ("seed", "train.device", "data.root")
-"""Overrides that also apply to the runs that a run is initialised from."""
+"""Overrides that also apply to the runs that a run is initialised from; with another network or data, those, too."""
+
+
+def _for_starts(changes: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    own = any(key in ("model.name", "data.name") for key, _ in changes)
+    return [(k, v) for k, v in changes if k in _FOR_STARTS_TOO or (own and k.startswith(("model.", "data.")))]
 
 
 def _train_starts(config: Any, folder: Path, quiet: bool, changes: list[tuple[str, str]]) -> None:
     """Train the missing runs that this one is initialised from, and print a line for each."""
     from holdfast.experiment import run
 
-    for preset, start in run.missing_starts(config, folder):
+    for preset, start in run.missing_starts(config, folder, changes):
         _say(f"{config.preset or folder} starts from {preset}, missing at {start}; training it first", sys.stdout)
         _run(run.make_start_config(preset, changes), start, (start / "config.toml").exists(), quiet)
 
@@ -104,7 +129,8 @@ def _run(config: Any, folder: Path, resume: bool, quiet: bool) -> None:
         raise SystemExit(130) from None
     cost = f"{run.result.step:,} steps, {run.result.seconds:,.0f} s, {run.result.example_passes:,} example passes"
     _say(f"wrote {folder}: {cost}", sys.stdout)
-    _say(f"next: holdfast evaluate {shlex.quote(str(folder))}", sys.stdout)
+    own = ["--model", config.model.name] if ":" in config.model.name else []  # never imported automatically
+    _say(f"next: {shlex.join(['holdfast', 'evaluate', str(folder), *own])}", sys.stdout)
 
 
 def _own_name(preset: str, model: str | None, data: str | None) -> str:

@@ -3,7 +3,7 @@
 from holdfast.config.files import config_from_file, config_text, make_config
 from holdfast.config.merge import differences, merge
 from holdfast.config.methods import complete
-from holdfast.config.overrides import Override, apply_overrides, split_overrides
+from holdfast.config.overrides import Override, apply_overrides, parse_arguments, split_overrides
 from holdfast.config.presets import TIERS, find_preset, load_preset, preset_names, preset_values, run_name
 from holdfast.config.schema import (
     Data,
@@ -17,6 +17,7 @@ from holdfast.config.schema import (
     Schedule,
     Train,
 )
+from holdfast.config.values import check_eps, index_or_key, parse_number
 
 __all__ = [
     "TIERS",
@@ -32,14 +33,18 @@ __all__ = [
     "Schedule",
     "Train",
     "apply_overrides",
+    "check_eps",
     "complete",
     "config_from_file",
     "config_text",
     "differences",
     "find_preset",
+    "index_or_key",
     "load_preset",
     "make_config",
     "merge",
+    "parse_arguments",
+    "parse_number",
     "preset_names",
     "preset_values",
     "run_name",

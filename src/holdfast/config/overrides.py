@@ -8,6 +8,7 @@ from holdfast.config.aliases import current_key
 from holdfast.config.merge import CHOOSERS, merge
 from holdfast.config.problems import choices, keys
 from holdfast.config.schema import RunConfig
+from holdfast.errors import expected
 
 Override = tuple[str, str]
 """Full name of a key and the text of its value."""
@@ -51,6 +52,21 @@ def apply_overrides(values: Mapping[str, Any], overrides: Sequence[Override]) ->
             change = {part: change}
         changed = merge(changed, change)
     return changed
+
+
+def parse_arguments(words: Sequence[str]) -> dict[str, Any]:
+    """The arguments `key=value` of a builder, each value as what it is: a truth value, number, list or text.
+
+    >>> parse_arguments(["num_classes=10", "pretrained=false", "name=small"])
+    {'num_classes': 10, 'pretrained': False, 'name': 'small'}
+    """
+    found: dict[str, Any] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key.isidentifier():
+            raise expected("arguments as key=value", got=repr(word), fix="write for example num_classes=10 width=2")
+        found[key] = None if value.lower() == "none" else _literal(value)
+    return found
 
 
 def _typed(key: str, text: str) -> Any:

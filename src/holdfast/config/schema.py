@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from holdfast.config.values import PerChannel, Real, Reals, Setting, Sides, Texts, Wholes
+from holdfast.config.values import IndexOrKey, PerChannel, Radius, Real, Reals, Setting, Sides, Texts, Wholes, check_eps
 from holdfast.errors import expected
 
 Positive = Annotated[Real, Field(gt=0)]
@@ -46,10 +46,12 @@ class Data(Section):
 
 
 class Network(Section):
-    """The network: a registered name, or `package.module:function` for an own one, and the normalisation inside it.
+    """The network and the normalisation inside it.
 
-    Classes, channels and size are those of the data unless given. With `softplus`, its ReLUs are softplus functions of
-    that sharpness, in training and in evaluation.
+    `name` is a registered name, `package.module:function` for an own network, `timm:NAME`, `torchvision:NAME` or
+    `hf:FOLDER`. Classes, channels and size are those of the data unless given. `output` is the index or key of the
+    logits if the network returns a tuple or a dict. With `softplus`, its ReLUs are
+    softplus functions of that sharpness, in training and in evaluation.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Network(Section):
     options: dict[str, Setting] = {}
     mean: PerChannel | None = None
     std: PerChannel | None = None
+    output: IndexOrKey | None = None
     softplus: Positive | None = None
 
 
@@ -67,6 +70,13 @@ class Method(Section):
 
     name: str
     settings: dict[str, Setting] = {}
+
+    @model_validator(mode="after")
+    def _radius_of_pixels(self) -> "Method":
+        eps = self.settings.get("eps")
+        if isinstance(eps, int | float):
+            check_eps(eps)
+        return self
 
 
 _SCHEDULE_KEYS = {
@@ -147,7 +157,7 @@ class Train(Section):
 class PGDProtocol(Section):
     """Accuracy under PGD on the cross-entropy, random start; on `limit` test images, all of them without it."""
 
-    eps: NotNegative
+    eps: Radius
     steps: Count
     step_size: Positive
     restarts: Count = 1
@@ -170,7 +180,7 @@ class IFIAProtocol(Section):
     `search_ig_steps` makes it the fast protocol: so many midpoints inside the search, `ig_steps` for the final maps.
     """
 
-    eps: NotNegative
+    eps: Radius
     step_size: Positive
     steps: Count
     k: Count

@@ -17,7 +17,8 @@ class Dataset:
     """Images with labels, stable ids and their origin.
 
     `checksum` is the content checksum of the whole decoded split, before any subset or transform. `source` names the
-    transforms. Together with `ids`, the two identify the pixels exactly.
+    transforms. Together with `ids`, the two identify the pixels exactly. `notes` say what a reader of results should
+    know, such as the files that could not be read.
     """
 
     x: Tensor  # uint8 [N, C, H, W], or float32 in [0, 1]
@@ -28,6 +29,7 @@ class Dataset:
     class_names: tuple[str, ...]
     source: str
     checksum: str
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.x.dtype not in (torch.uint8, torch.float32) or self.x.dim() != 4:
@@ -73,7 +75,14 @@ class Dataset:
 
 
 def make_dataset(
-    arrays: Arrays, *, name: str, split: str, class_names: tuple[str, ...], source: str, checksum: str = ""
+    arrays: Arrays,
+    *,
+    name: str,
+    split: str,
+    class_names: tuple[str, ...],
+    source: str,
+    checksum: str = "",
+    notes: tuple[str, ...] = (),
 ) -> Dataset:
     """Wrap decoded arrays without copying. Ids count from 0; the checksum is computed unless given."""
     return Dataset(
@@ -85,6 +94,7 @@ def make_dataset(
         class_names=class_names,
         source=source,
         checksum=checksum or arrays.checksum(),
+        notes=notes,
     )
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.data.dataset import Dataset, make_dataset
-from holdfast.data.datasets.own_folder import load_folder
-from holdfast.data.datasets.own_npz import load_npz
+from holdfast.data.datasets.own_folder import is_divided, load_folder
+from holdfast.data.datasets.own_npz import has_split, load_npz
 from holdfast.data.registry import SPECS, find_spec
 from holdfast.data.sources.kinds import SPLITS, Request
 from holdfast.data.sources.obtain import obtain
@@ -26,12 +26,12 @@ def load(
     download: bool = True,
     **options: Any,
 ) -> Dataset:
-    """Load one split of a named dataset, of an `.npz` file, or of a folder of class folders of images.
+    """Load one split of a named dataset, an `.npz` file, or a folder of images (class folders or `labels.csv`).
 
     `root` is a folder (or archive, or `.npz`) with the files of a named dataset. `download=False` uses local sources
     only. `transforms` are names or functions, applied in order. Further options depend on the dataset: `train=55000`
-    for mnist and fashion-mnist; `holdout`, `holdout_seed` for data without a split; `size` for folders; `layout`,
-    `quantize` for `.npz`.
+    for mnist and fashion-mnist; `holdout`, `holdout_seed` for data without a split; `size`, `crop`, `resample`,
+    `skip_unreadable`, `unlabelled` for folders; `layout`, `quantize` for `.npz`.
 
     >>> len(load("digits", split="test"))
     360
@@ -59,6 +59,17 @@ def load_named(spec: DatasetSpec, split: str, request: Request, *, download: boo
         checksum=spec.checksums[split],
     )
     return spec.variant(dataset, **options)
+
+
+def default_split(path: Path) -> str:
+    """The part of user data to measure on if none is named: test where the data has one, otherwise all.
+
+    >>> default_split(Path("digits"))
+    'test'
+    """
+    if path.is_dir():
+        return "test" if is_divided(path) else "all"
+    return "all" if path.suffix == ".npz" and path.is_file() and not has_split(path) else "test"
 
 
 def _load_own(path: Path, split: str, root: object, options: Mapping[str, Any]) -> Dataset:

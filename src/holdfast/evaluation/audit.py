@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from holdfast.attribution import make_map
+from holdfast.config import check_eps
 from holdfast.data.dataset import Dataset, to_float
 from holdfast.data.from_torch import as_dataset
 from holdfast.engine.checks import check_outputs
@@ -22,11 +23,14 @@ from holdfast.engine.passes import count_passes
 from holdfast.errors import expected
 from holdfast.evaluation.cost import Clock, fit_images_and_steps
 from holdfast.evaluation.evaluate import evaluate
+from holdfast.evaluation.preflight import chance_note, check_before_attacks
 from holdfast.evaluation.protocol import Evaluation, EvaluationProtocol, OnProgress
 from holdfast.models import Classifier
 from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd
+from holdfast.runs.controls import IMAGE
 from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST, TRUE_LOGIT
 from holdfast.runs.summary import RunInfo
+from holdfast.storage.json_files import write_json_atomic
 from holdfast.types import Attribution
 
 STURDY, FRAGILE = 0.8, 0.5
@@ -89,6 +93,9 @@ class AuditSettings:
     map: str = "ig"
     attribution: Attribution | None = None
     attacks: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check_eps(self.eps)
 
     @property
     def attack_names(self) -> tuple[str, ...]:
@@ -170,7 +177,15 @@ class Audit:
         ]
         names = sorted(self.settings.attack_names, key=lambda name: name != CONTROL)  # the random control first
         lines += [self._line(name, TITLES.get(name, name)) for name in names if name in summary["attacks"]]
-        return lines
+        return [*lines, *self._image_line()]
+
+    def _image_line(self) -> list[str]:
+        """The image itself as a map, under the decisive attack: how much of the change is that of the image."""
+        image = self.summary["attacks"].get(self.decisive, {}).get("controls", {}).get(IMAGE)
+        if image is None:
+            return []
+        top_k, kendall = (image[metric]["median"] for metric in ("top_k", "kendall"))
+        return [f"  {'image as a map':18s}{_share(top_k):>16s}{_number(kendall):>12s}{'-':>20s}"]
 
     def _line(self, name: str, label: str) -> str:
         top_k, kendall = (self._median(name, metric) for metric in ("top_k", "kendall"))
@@ -191,12 +206,13 @@ def audit(
     out: Path | str | None = None,
     device: torch.device | str | None = None,
     on_progress: OnProgress | None = None,
+    notes: Iterable[str] = (),
 ) -> Audit:
     """Measure how far small perturbations change the maps of `model` on `data`, compared with random noise.
 
     `data` is a holdfast dataset or loader, or a PyTorch DataLoader of (x, y). `labels="predicted"` explains the
     predicted class instead of the given label; use it for images without labels. `out` is a folder for rows and
-    summary; an interrupted audit resumes from it.
+    summary; an interrupted audit resumes from it. `notes` on the network are kept with those on data and accuracy.
 
     >>> import holdfast as hf
     >>> net = hf.models.build("digits-cnn", seed=0)
@@ -212,9 +228,15 @@ def audit(
     if labels == "predicted":
         data = _relabelled(network, data, device)
     k = settings.top_k(data)
+    limit = len(data) if settings.limit is None else min(settings.limit, len(data))
+    check_before_attacks(network, data.stratified(limit, settings.seed), _explained(settings), device)
     info = RunInfo(dataset=data.name, method="audit", preset="", seed=settings.seed, class_names=data.class_names)
     done = evaluate(network, data, _protocol(settings, k), info=info, out=out, device=device, on_progress=on_progress)
-    return Audit(evaluation=done, settings=settings, k=k, notes=_notes(done, data, labels))
+    told = _notes(done, data, labels, notes)
+    summary = done.summary | {"notes": list(told)}
+    if out is not None:
+        write_json_atomic(Path(out) / "summary.json", summary)
+    return Audit(evaluation=replace(done, summary=summary), settings=settings, k=k, notes=told)
 
 
 def fit_to_minutes(
@@ -257,7 +279,7 @@ def _with(settings: AuditSettings, unit: str, depth: int) -> AuditSettings:
 
 
 def _protocol(settings: AuditSettings, k: int) -> EvaluationProtocol:
-    explained = settings.attribution or make_map(settings.map, steps=settings.ig_steps)
+    explained = _explained(settings)
     search = settings.search_ig_steps if getattr(explained, "points", 1) > settings.search_ig_steps else None
     strong = {"ig_steps": settings.ig_steps, "judge_points": settings.search_ig_steps}
 
@@ -297,6 +319,10 @@ def _share_of(name: str, settings: AuditSettings) -> float:
     return SHARES.get(name, 1.0)
 
 
+def _explained(settings: AuditSettings) -> Attribution:
+    return settings.attribution or make_map(settings.map, steps=settings.ig_steps)
+
+
 def _relabelled(model: nn.Module, data: Dataset, device: torch.device | str | None) -> Dataset:
     with evaluating(model), torch.no_grad():
         found = [model(to_float(part, device)) for part in data.x.split(64)]
@@ -306,15 +332,18 @@ def _relabelled(model: nn.Module, data: Dataset, device: torch.device | str | No
     return replace(data, y=y, class_names=names)
 
 
-def _notes(done: Evaluation, data: Dataset, labels: str) -> tuple[str, ...]:
-    notes = []
-    accuracy = done.summary["natural_accuracy"]
+def _notes(done: Evaluation, data: Dataset, labels: str, more: Iterable[str]) -> tuple[str, ...]:
+    """Notes of the audit, the gravest first: accuracy, then network and data, then the attacks."""
+    accuracy, n = done.summary["natural_accuracy"], done.summary["natural_accuracy_n"]
+    chance = chance_note(round((accuracy or 0) * n), n, data.num_classes) if labels == "given" else ""
+    notes = [chance] if chance else []
     if labels == "given" and accuracy is not None and accuracy < 0.5:
         order = ", ".join(data.class_names[:4])
         notes.append(
             f"only {accuracy:.0%} of the predictions equal the labels. The assumed order of classes is {order}, ... "
             "Check that this is the order of the network's outputs and that its normalisation is set (mean, std)."
         )
+    notes += [*more, *data.notes]
     for attack in list(done.summary["attacks"].values())[:1]:
         notes += attack["warnings"]
     return tuple(notes)

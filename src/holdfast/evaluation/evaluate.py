@@ -5,13 +5,15 @@ images and an interrupted evaluation resumes where it stopped. Every random numb
 the rows do not depend on the batch size.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from holdfast.attacks.base import CleanSide, ExplanationAttack, Outcome, clean_side
 from holdfast.attacks.diagnostics import diagnose
@@ -21,9 +23,11 @@ from holdfast.data.from_torch import as_dataset
 from holdfast.evaluation.accuracy import Accuracy, measure_accuracy, read_accuracy
 from holdfast.evaluation.apgd_accuracy import FILE as APGD_FILE
 from holdfast.evaluation.apgd_accuracy import measure_apgd, read_apgd
+from holdfast.evaluation.controls import control_scores, shuffled_if_possible
 from holdfast.evaluation.identity import claim, identity
 from holdfast.evaluation.pictures import make_panels
 from holdfast.evaluation.protocol import Evaluation, EvaluationProtocol, OnProgress, tensors
+from holdfast.metrics.registry import METRICS
 from holdfast.runs.names import CONTROL
 from holdfast.runs.panels import write_panels
 from holdfast.runs.provenance import collect_provenance
@@ -69,8 +73,10 @@ def evaluate(
         info = info or RunInfo(dataset=dataset.name, method="", preset="", seed=protocol.seed)
         origin = info.provenance or collect_provenance(seeds=[protocol.seed], device=str(device or "cpu"))
         summary = _summary(rows, accuracy, under_apgd, replace(info, limit=note, provenance=origin))
-        for name, warnings in job.diagnoses(subset).items():
-            summary["attacks"][name]["warnings"] += warnings
+        _add_chance(summary, protocol.attacks, dataset)
+        for name, warnings in (*job.diagnoses(subset).items(), *job.missing_controls().items()):
+            if name in summary["attacks"]:
+                summary["attacks"][name]["warnings"] += warnings
         panels = make_panels(model, subset, protocol, rows, device)
         if folder is not None:
             write_json_atomic(folder / "summary.json", summary)
@@ -155,14 +161,40 @@ class _Job:
                 if all((name, i) in done for i in part.ids.tolist()):
                     continue
                 # Run the whole batch even if some of its rows exist: the rows then equal those of an uninterrupted run.
-                found = _attack_batch(self.model, part, name, attack, self.protocol.seed, accuracy, self.device, sides)
+                shuffled = self.shuffled if name == self.controlled else None
+                found = _attack_batch(
+                    self.model, part, name, attack, self.protocol.seed, accuracy, self.device, sides, shuffled
+                )
                 fresh = [row for row in found if (name, row.id) not in done]
                 if table is not None:
                     table.append(fresh)
                 rows += fresh
                 self._tell(name, start + len(part), len(subset))
+        if table is not None and table.path.exists():
+            rows = list(table.read().rows)  # a table of an older version has fewer columns than the rows made here
         wanted = set(subset.ids.tolist())  # an earlier call may have attacked more images
         return [row for row in rows if row.attack in attacks and row.id in wanted]
+
+    @property
+    def controlled(self) -> str:
+        """The attack under which the map with shuffled weights is measured: the first that is not random noise."""
+        return next((name for name in self.protocol.attacks if name != CONTROL), CONTROL)
+
+    @cached_property
+    def shuffled(self) -> nn.Module | None:
+        """The network with shuffled weights; None for a plain function, or if its map cannot be computed."""
+        if not isinstance(self.model, nn.Module) or not len(self.dataset):
+            return None
+        x, y, _ = tensors(self.dataset.subset([0]), self.protocol.seed, self.device)
+        return shuffled_if_possible(
+            self.model, x, y, self.protocol.attacks[self.controlled].attribution, seed=self.protocol.seed
+        )
+
+    def missing_controls(self) -> dict[str, list[str]]:
+        """A warning if the control with shuffled weights could not be measured."""
+        if not isinstance(self.model, nn.Module) or not len(self.dataset) or self.shuffled is not None:
+            return {}
+        return {self.controlled: ["a copy of the network has no map, so there is no control with shuffled weights"]}
 
     def diagnoses(self, subset: Dataset) -> dict[str, list[str]]:
         """Warnings about gradient masking and weak attacks, by attack name."""
@@ -190,6 +222,7 @@ def _attack_batch(
     accuracy: Accuracy,
     device: torch.device | str | None,
     sides: MapCache[CleanSide],
+    shuffled: Model | None,
 ) -> list[ExampleRow]:
     """Rows of one attack on one batch; clean maps and completeness gaps are computed once per attribution."""
     x, y, keys = tensors(part, seed, device)
@@ -197,6 +230,10 @@ def _attack_batch(
     sides.store(attack.attribution, clean)
     result = attack.run(model, x, y, keys=keys, clean=clean)
     scores = {metric: values.tolist() for metric, values in result.reported_scores.items()}
+    measured = control_scores(
+        clean.maps, x, result.x_adv, y, k=attack.eval_k, attribution=attack.attribution, shuffled=shuffled
+    )
+    controls = {name: torch.where(clean.right, values, torch.nan).tolist() for name, values in measured.items()}
     columns = zip(
         part.ids.tolist(),
         part.y.tolist(),
@@ -221,9 +258,19 @@ def _attack_batch(
             steps=steps,
             random_steps=random_steps,
             notes="; ".join(result.notes),
+            controls={name: values[i] for name, values in controls.items()},
         )
         for i, (example, label, outcome, winner, gap, steps, random_steps) in enumerate(columns)
     ]
+
+
+def _add_chance(summary: dict[str, Any], attacks: Mapping[str, ExplanationAttack], dataset: Dataset) -> None:
+    """Add k, and the value of every metric for two random maps where it is known, to the summary of each attack."""
+    _, height, width = dataset.image_shape
+    for name, found in summary["attacks"].items():
+        k = attacks[name].eval_k
+        values = {metric.name: metric.by_chance(height, width, k) for metric in METRICS.values()}
+        found |= {"k": k, "chance": {metric: value for metric, value in values.items() if value is not None}}
 
 
 def _subset(dataset: Dataset, limit: int | None, seed: int) -> tuple[Dataset, str]:

@@ -1,101 +1,128 @@
 """Quality of maps. A constant map cannot be changed by an attack, so robustness alone is not enough.
 
-agreement         Spearman's rho with the maps of a naturally trained network (the paper's quality table)
-insertion         mean probability of y while the top pixels are inserted into a black image; high is good
-deletion          mean probability of y while the top pixels are deleted; low is good
-completeness      |sum of the map - (s(x) - s(x0))| relative to |s(x) - s(x0)|
-randomised        Spearman's rho with the map of the same network with shuffled weights; low is good (integrated
-                  gradients are zero at black pixels for any weights, so rho does not come near 0 on digits)
+`map_quality` computes all measures for one batch; `runs/quality.py` has the title, range and direction of each. The
+curves are in `curves.py`, the imputation in `road.py`, the random perturbations in `stability.py`, the randomised
+network in `controls.py`.
 """
 
-import copy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from holdfast import metrics, rng
+from holdfast.attacks.base import ExplanationAttack, Outcome
 from holdfast.attribution.base import GradientMap
-from holdfast.attribution.saliency import map_of
-from holdfast.attribution.scores import true_probability
-from holdfast.engine.gradients import check_logits, images_per_pass
+from holdfast.attribution.saliency import map_of, saliency_map
 from holdfast.engine.modes import evaluating
-from holdfast.engine.ops import flatten
-from holdfast.engine.parallel import slices
-from holdfast.errors import expected
+from holdfast.evaluation.controls import image_map, shuffled_weights
+from holdfast.evaluation.curves import probability_curve
+from holdfast.evaluation.road import road
+from holdfast.evaluation.stability import CAPTUM_BALL, random_stability, sensitivity
+from holdfast.runs.quality import QUALITY
 from holdfast.types import Attribution, Model
 
+SAMPLES = 10
+"""Random samples of max-sensitivity, RIS and ROS; captum's default."""
 
-@dataclass(frozen=True)
+SMALLEST_RATIO = 1e-12
+"""Smaller values of RIS and ROS count as this, so that their logarithm is finite."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Quality:
-    """One number per example, [B]. `agreement` is None without a natural network, `completeness` is None without IG."""
+    """One number per example and measure, float64 [B]; NaN where the measure is not defined for an example.
+
+    `natural_spearman` is None without a natural network, `completeness` without a map that has this property, and the
+    measures of the attacked map without an attack.
+    """
 
     insertion: Tensor
     deletion: Tensor
+    road_morf: Tensor
+    road_lerf: Tensor
+    max_sensitivity: Tensor
+    ris: Tensor
+    ros: Tensor
     randomised: Tensor
-    agreement: Tensor | None = None
+    image_spearman: Tensor
+    natural_spearman: Tensor | None = None
     completeness: Tensor | None = None
+    adv_insertion: Tensor | None = None
+    adv_deletion: Tensor | None = None
+    attacked_sensitivity: Tensor | None = None
+
+    def measured(self) -> dict[str, Tensor]:
+        """The measures that were computed, by name, in the order of the table."""
+        found = {name: getattr(self, name) for name in QUALITY}
+        return {name: values for name, values in found.items() if values is not None}
 
 
 @torch.no_grad()
 def map_quality(
-    model: nn.Module, x: Tensor, y: Tensor, attribution: Attribution, *, natural: Model | None = None, seed: int = 0
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    attribution: Attribution,
+    *,
+    keys: Tensor | None = None,
+    attack: ExplanationAttack | None = None,
+    natural: Model | None = None,
+    seed: int = 0,
+    samples: int = SAMPLES,
 ) -> Quality:
-    """Compute all quality measures of the maps of `model` for one batch."""
+    """Compute all quality measures of the maps of `model` for one batch.
+
+    `attack` perturbs the images for the measures of the attacked map, and its ball is the one of the random samples
+    (without it, captum's). `keys` [B] determine all noise; by default they are made from the seed and the place in the
+    batch. `seed` shuffles the weights.
+    """
+    keys = rng.make_keys(seed, torch.arange(x.shape[0], device=x.device)) if keys is None else keys
+    ball = CAPTUM_BALL if attack is None or attack.ball is None else attack.ball
     with evaluating(model):
-        maps = map_of(model, x, y, attribution)
-        insertion, deletion = (probability_curve(model, x, y, maps, insert=way) for way in (True, False))
-        shuffled = shuffled_weights(model, seed)
-        with evaluating(shuffled):
-            randomised = metrics.spearman_rho(maps, map_of(shuffled, x, y, attribution))
+        raw = attribution(model, x, y).detach()
+        maps = saliency_map(raw)
+        stability = random_stability(model, x, y, attribution, keys=keys, ball=ball, samples=samples)
         return Quality(
-            insertion=insertion,
-            deletion=deletion,
-            randomised=randomised,
-            agreement=None if natural is None else agreement(maps, natural, x, y, attribution),
+            insertion=probability_curve(model, x, y, maps, insert=True),
+            deletion=probability_curve(model, x, y, maps, insert=False),
+            road_morf=road(model, x, y, maps, keys=keys, most_first=True),
+            road_lerf=road(model, x, y, maps, keys=keys, most_first=False),
+            max_sensitivity=stability.max_sensitivity,
+            ris=stability.ris.clamp_min(SMALLEST_RATIO).log10(),
+            ros=stability.ros.clamp_min(SMALLEST_RATIO).log10(),
+            randomised=agreement(maps, shuffled_weights(model, seed), x, y, attribution),
+            image_spearman=metrics.spearman_rho(maps, image_map(x)),
+            natural_spearman=None if natural is None else agreement(maps, natural, x, y, attribution),
             completeness=attribution.relative_gap(model, x, y) if isinstance(attribution, GradientMap) else None,
+            **({} if attack is None else _attacked(model, x, y, attribution, attack, keys, raw)),
         )
 
 
-def agreement(maps: Tensor, natural: Model, x: Tensor, y: Tensor, attribution: Attribution) -> Tensor:
-    """Spearman's rho [B] between `maps` and the maps of a naturally trained network for the same images."""
-    with evaluating(natural):
-        return metrics.spearman_rho(maps, map_of(natural, x, y, attribution))
+def agreement(maps: Tensor, other: Model, x: Tensor, y: Tensor, attribution: Attribution) -> Tensor:
+    """Spearman's rho [B] between `maps` and the maps of another network for the same images."""
+    with evaluating(other):
+        return metrics.spearman_rho(maps, map_of(other, x, y, attribution))
 
 
-@torch.no_grad()
-def probability_curve(
-    model: Model, x: Tensor, y: Tensor, maps: Tensor, *, insert: bool, points: int = 21, baseline: float = 0.0
-) -> Tensor:
-    """Area under the curve of the probability of y [B] while the top pixels are inserted, or deleted, in steps.
-
-    The area is computed by the trapezoid rule over `points` equally spaced shares of pixels from 0 to 1 (Petsiuk et al.
-    2018). All pixels of one step change at once; pixels with equal values are ordered by position.
-    """
-    if points < 2:
-        raise expected("points >= 2", got=points)
-    place = flatten(maps).argsort(dim=1, descending=True, stable=True).argsort(dim=1)  # 0 is the top pixel
-    place = place.reshape(x.shape[0], 1, *x.shape[2:]) / place.shape[1]
-    heights = []
-    for share in torch.linspace(0, 1, points).tolist():
-        top = place < share
-        heights.append(_probability(model, torch.where(top == insert, x, baseline), y))
-    curve = torch.stack(heights)
-    return ((curve[1:] + curve[:-1]) / 2).mean(0).double()
-
-
-def _probability(model: Model, x: Tensor, y: Tensor) -> Tensor:
-    parts = slices(x.shape[0], images_per_pass(x))
-    return torch.cat([true_probability(check_logits(model(x[p]), x[p]), y[p]) for p in parts])
-
-
-def shuffled_weights(model: nn.Module, seed: int) -> nn.Module:
-    """A copy of the network with the entries of every parameter in keyed random order; shapes stay the same."""
-    other = copy.deepcopy(model)
-    with torch.no_grad():
-        for number, parameter in enumerate(other.parameters()):
-            flat = parameter.reshape(1, -1)
-            key = rng.make_keys(seed, torch.tensor([number], device=parameter.device))
-            order = rng.uniform(key, flat.double()).argsort(dim=1)
-            parameter.copy_(flat.gather(1, order).reshape(parameter.shape))
-    return other
+def _attacked(
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    attribution: Attribution,
+    attack: ExplanationAttack,
+    keys: Tensor,
+    raw: Tensor,
+) -> dict[str, Tensor]:
+    """Measures of the attacked map; NaN for misclassified images. A failed attack leaves the clean map."""
+    with torch.enable_grad():
+        result = attack.run(model, x, y, keys=keys)
+    moved = attribution(model, result.x_adv, y).detach()
+    maps = saliency_map(moved)
+    found = {
+        "adv_insertion": probability_curve(model, x, y, maps, insert=True),
+        "adv_deletion": probability_curve(model, x, y, maps, insert=False),
+        "attacked_sensitivity": sensitivity(raw, moved),
+    }
+    tried = result.outcome != Outcome.MISCLASSIFIED
+    return {name: torch.where(tried, values, torch.nan) for name, values in found.items()}

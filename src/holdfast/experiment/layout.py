@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from holdfast.config import RunConfig, preset_names, run_name
+from holdfast.errors import expected
 
 CONFIG, PROVENANCE, WEIGHTS = "config.toml", "provenance.json", "weights.safetensors"
 SUMMARY, LOG, EXAMPLES, CHECKPOINTS = "summary.json", "log.jsonl", "examples.csv", "checkpoints"
@@ -29,6 +30,15 @@ def start_preset(config: RunConfig) -> str | None:
     dataset, _, method = config.preset.partition("/")
     preset = f"{dataset}/{config.train.init}:{method.partition(':')[2]}"
     return preset if config.train.init and preset in preset_names() else None
+
+
+def check_not_training_run(folder: Path) -> None:
+    """Refuse the directory of a training run as the output folder of an audit, which would mix their results."""
+    if (folder / CONFIG).exists() or (folder / WEIGHTS).exists():
+        fix = f"choose another folder, for example --out {folder}-audit"
+        raise expected(
+            "an output folder of its own for the audit", got=f"{folder}, which holds a training run", fix=fix
+        )
 
 
 def has_checkpoint(folder: Path) -> bool:

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from holdfast.config import RunConfig, config_from_file
-from holdfast.data import Dataset, to_float
+from holdfast.data import Dataset
 from holdfast.errors import expected
 from holdfast.evaluation import Evaluation, EvaluationProtocol, evaluate
-from holdfast.evaluation.protocol import OnProgress
+from holdfast.evaluation.protocol import OnProgress, tensors
 from holdfast.evaluation.quality import map_quality
 from holdfast.experiment.layout import CONFIG, PROVENANCE
 from holdfast.experiment.networks import load
@@ -19,7 +19,7 @@ from holdfast.models import Classifier
 from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd
 from holdfast.recipes.protocols import AS_BEFORE, DEFAULT
 from holdfast.runs import RunInfo, describe
-from holdfast.runs.names import STRONGEST, TRUE_LOGIT
+from holdfast.runs.names import CONTROL, STRONGEST, TRUE_LOGIT
 from holdfast.storage.json_files import read_json, write_json_atomic
 from holdfast.training import pick_device
 
@@ -60,7 +60,7 @@ def measure(
     protocol, info = protocol_of(config, options), _info(folder, config, data)
     kept = _quality_before(folder)
     done = evaluate(model, data, protocol, info=info, out=folder, device=where, on_progress=on_progress)
-    fresh = quality(model, config, options, data, where) if options.quality else kept
+    fresh = quality(model, config, options, data, where, on_progress) if options.quality else kept
     if not fresh:
         return done
     summary = done.summary | {"quality": fresh}
@@ -140,21 +140,35 @@ def _quality_before(folder: Path) -> dict[str, Any]:
 
 
 def quality(
-    model: Classifier, config: RunConfig, options: MeasureOptions, data: Dataset, device: torch.device
+    model: Classifier,
+    config: RunConfig,
+    options: MeasureOptions,
+    data: Dataset,
+    device: torch.device,
+    on_progress: OnProgress | None = None,
 ) -> dict[str, Any]:
-    """Medians with intervals of the quality measures, on the same images as the attacks."""
+    """Medians with intervals of the quality measures, on the same images as the attacks.
+
+    The attacked maps are those of the first attack that is not random noise. It runs once more: its result depends only
+    on the example, so these are the images of the rows.
+    """
     limit = options.limit or config.evaluate.limit or len(data)
     part = data.stratified(min(limit, len(data)), config.seed)
-    attribution = _settings(config).explained()
+    attacks = protocol_of(config, options).attacks
+    attack = next((attack for name, attack in attacks.items() if name != CONTROL), None)
+    attribution = _settings(config).explained() if attack is None else attack.attribution
     natural = None if options.natural is None else load(options.natural).to(device)
-    found = [
-        map_quality(model, to_float(x, device), y.to(device), attribution, natural=natural)
-        for x, y in zip(part.x.split(64), part.y.split(64), strict=True)
-    ]
-    columns = {"insertion", "deletion", "randomised", "agreement", "completeness"}
-    names = {"agreement": "natural_spearman"}
-    values = {c: [getattr(q, c) for q in found] for c in sorted(columns) if getattr(found[0], c) is not None}
-    return {names.get(c, c): describe(_finite(torch.cat(v))) for c, v in values.items()}
+    found: dict[str, list[torch.Tensor]] = {}
+    size = config.evaluate.batch_size
+    for start in range(0, len(part), size):
+        batch = part.subset(range(start, min(start + size, len(part))))
+        x, y, keys = tensors(batch, config.seed, device)
+        one = map_quality(model, x, y, attribution, keys=keys, attack=attack, natural=natural, seed=config.seed)
+        for name, values in one.measured().items():
+            found.setdefault(name, []).append(values)
+        if on_progress is not None:
+            on_progress("quality", start + len(batch), len(part))
+    return {name: describe(_finite(torch.cat(values))) for name, values in found.items()}
 
 
 def _finite(values: torch.Tensor) -> Any:

@@ -1,129 +1,186 @@
-"""Build the network of a config, load weights into it, and load the network of a run directory.
+"""Build the network of a config, open a network by name, and load the network of a run directory."""
 
-Weights are read as safetensors; a weight file never causes code to be imported.
-"""
-
-import inspect
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib import import_module
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from holdfast.config import Network, config_from_file
+from holdfast.config import Network, RunConfig, config_from_file
+from holdfast.data.preprocessing import NORMALISATIONS, Preprocessing, check_normalisation
 from holdfast.errors import DataError, expected
-from holdfast.experiment.layout import CONFIG, WEIGHTS
+from holdfast.experiment.layout import CONFIG
+from holdfast.experiment.weights import in_float32, put_weights
 from holdfast.models import Classifier, SoftplusNetwork, build
-from holdfast.training.checkpoint import read_weights
+from holdfast.models.foreign.registry import SOURCES, build_foreign, is_foreign
 from holdfast.zoo import index as zoo
 from holdfast.zoo.weights import fetch
 
+Statistics = tuple[tuple[float, ...] | None, tuple[float, ...] | None]
 
-def load(path: Path | str, *, network: nn.Module | str | None = None) -> Classifier:
-    """Load the network of a run directory, or `zoo:NAME` of `hf.zoo.list()`, on the CPU, in evaluation mode.
 
-    If the run trained a custom network, pass `network`: the module, or `package.module:function` that builds it. The
-    name in the run's config is not imported. Weights stored in half precision are converted to float32.
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """How to open a network: its weights, the arguments of its builder, its normalisation and its output.
 
+    `weights_key` selects one of several sets of weights in a checkpoint. `normalize` is a name of `NORMALISATIONS` or
+    "none". `output` is the index or key of the logits in what the network returns. `builder` names the function that
+    builds the own network of a run.
+    """
+
+    weights: Path | None = None
+    weights_key: str | None = None
+    arguments: Mapping[str, Any] | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    normalize: str | None = None
+    output: int | str | None = None
+    builder: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedModel:
+    """A network ready for use, with what its source records.
+
+    `preprocessing` and `class_names` are those of a package or of a saved `transformers` model, `config` is that of the
+    run the network comes from, and `notes` say what was converted or assumed.
+    """
+
+    network: Classifier
+    preprocessing: Preprocessing | None = None
+    class_names: tuple[str, ...] = ()
+    config: RunConfig | None = None
+    notes: tuple[str, ...] = ()
+
+
+def load(
+    path: Path | str,
+    *,
+    network: nn.Module | str | None = None,
+    weights: Path | str | None = None,
+    **arguments: Any,
+) -> Classifier:
+    """Load a trained network, on the CPU, in evaluation mode.
+
+    `path` is one of
+
+    - a run directory: `load("results/mnist/erar")`. If the run trained a custom network, pass `network`: the module, or
+      `package.module:function` that builds it. The name in the run's config is not imported.
+    - `zoo:NAME`, one of `hf.zoo.list()`.
+    - a network by name, with `weights` and the `arguments` of its builder: `package.module:function`, `timm:NAME`,
+      `torchvision:NAME` or `hf:FOLDER`, as in `load("timm:resnet18", weights="last.pth", num_classes=10)`.
+    - a file of weights, with the `network` they belong to: `load("w.pt", network=net)`.
+
+    Weights in half precision are converted to float32.
+
+    >>> import torch
     >>> import holdfast as hf
     >>> hf.load("zoo:gtsrb/madry")(torch.zeros(1, 3, 32, 32)).shape
     torch.Size([1, 43])
     """
-    folder, weights = _in_the_zoo(path) if str(path).startswith(zoo.PREFIX) else (Path(path), Path(path))
+    file = Path(path)
+    if is_foreign(str(path)) and not is_run(str(path)):
+        chosen = None if weights is None else Path(weights)
+        return open_model(str(path), ModelOptions(weights=chosen, arguments=arguments)).network
+    if weights is not None or arguments:
+        raise expected("weights and arguments only with the name of a network", got=f"them with {path}")
+    if is_run(str(path)) or network is None:
+        return load_run(path, network=network).network
+    model = _wrapped(network, Network(name="own")) if isinstance(network, nn.Module) else open_model(network).network
+    put_weights(model, file)
+    return model.eval()
+
+
+def open_model(name: str, options: ModelOptions | None = None) -> OpenedModel:
+    """Open a run directory, or a network by name: `package.module:function`, `timm:NAME`, `torchvision:`, `hf:`."""
+    options = options or ModelOptions()
+    if is_run(name):
+        _check_options_of_run(options)
+        return load_run(name, network=options.builder)
+    if not is_foreign(name):
+        known = ", ".join(f"{source}:..." for source in SOURCES)
+        raise expected(f"a model as package.module:function, {known}, zoo:NAME or a run directory", got=repr(name))
+    if options.builder is not None:
+        raise expected("a builder only with a run directory", got=repr(options.builder), fix="leave it out")
+    check_normalisation(options.mean, options.std)
+    built = build_foreign(name, options=dict(options.arguments or {}), offered={}, seed=0)
+    mean, std = _normalisation(options, built.preprocessing)
+    notes = (*built.notes, *in_float32(built.net))
+    network = _wrapped(built.net, Network(name=name, mean=mean, std=std, output=options.output))
+    if options.weights is not None:
+        notes += put_weights(network, options.weights, options.weights_key)
+    return OpenedModel(
+        network=network.eval(), preprocessing=built.preprocessing, class_names=built.class_names, notes=notes
+    )
+
+
+def is_run(name: str) -> bool:
+    """Whether a name is that of a trained network with its config: a directory, or `zoo:NAME`."""
+    return Path(name).is_dir() or name.startswith(zoo.PREFIX)
+
+
+def load_run(path: Path | str, *, network: nn.Module | str | None = None) -> OpenedModel:
+    """The network of a run directory or `zoo:NAME`, and its config; a custom network needs `network`, as for `load`."""
+    in_zoo = str(path).startswith(zoo.PREFIX)
+    folder = zoo.find(str(path)).folder if in_zoo else Path(path)
+    if not (folder / CONFIG).is_file():
+        fix = f"write hf:{folder}" if (folder / "config.json").is_file() else "`holdfast train` creates one"
+        raise DataError(f"expected a run directory with {CONFIG} at {folder}, got none; {fix}.")
     config = config_from_file(folder / CONFIG)
-    own = ":" in config.model.name
-    if own and network is None:
-        fix = f"if you trust it, call load(..., network={config.model.name!r})"
-        raise expected("network=, since the run trained a custom network", got="none", fix=fix)
+    if is_foreign(config.model.name) and network is None:
+        fix = f"if you trust it, pass network={config.model.name!r}"
+        raise expected("the function that builds the run's own network", got="none", fix=fix)
     if isinstance(network, nn.Module):
         model = _wrapped(network, config.model)
     else:
         name = {} if network is None else {"name": network}
         model = build_model(config.model.model_copy(update=name), seed=config.seed)
-    put_weights(model, weights)
-    return model.eval()
+    notes = put_weights(model, fetch(str(path)) if in_zoo else folder)
+    return OpenedModel(network=model.eval(), config=config, notes=notes)
 
 
 def build_model(network: Network, *, seed: int) -> Classifier:
     """Build a registered or custom network, initialised from the seed and wrapped with its normalisation."""
     shape = {key: getattr(network, key) for key in ("num_classes", "in_channels", "image_size")}
     offered = {key: value for key, value in shape.items() if value is not None}
-    if ":" in network.name:
-        return _wrapped(_own_network(network, offered, seed), network)
-    return _wrapped(build(network.name, **{**network.options, **offered, "seed": seed}), network)
+    if not is_foreign(network.name):
+        return _wrapped(build(network.name, **{**network.options, **offered, "seed": seed}), network)
+    built = build_foreign(network.name, options=dict(network.options), offered=offered, seed=seed)
+    in_float32(built.net)
+    own = ModelOptions(mean=network.mean, std=network.std)
+    mean, std = _normalisation(own, built.preprocessing)
+    return _wrapped(built.net, network.model_copy(update={"mean": mean, "std": std}))
 
 
-def put_weights(model: Classifier, path: Path) -> None:
-    """Load weights from a .safetensors file or run directory; tensor names are those of `model` or of `model.net`."""
-    state = _read_weights(path / WEIGHTS if path.is_dir() else path)
-    targets: tuple[nn.Module, ...] = (model, model.net)
-    target = next((target for target in targets if target.state_dict().keys() == state.keys()), None)
-    if target is None:
-        missing, alien = sorted(model.net.state_dict().keys() - state.keys()), sorted(state.keys())
-        got = f"{len(alien)} tensors ({', '.join(alien[:4])}, ...) in {path.name}"
-        raise DataError(f"expected the tensors of this network ({', '.join(missing[:4])}, ...), got {got}.")
-    try:
-        target.load_state_dict(state)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())
-        raise DataError(f"the weights in {path.name} belong to another network: {reason}") from None
+def _normalisation(options: ModelOptions, recorded: Preprocessing | None) -> Statistics:
+    """Mean and std: those given, those of the named normalisation, or those that the source of the network records."""
+    if options.normalize is not None and (options.mean is not None or options.std is not None):
+        raise expected("normalize, or mean and std", got="both", fix="leave one of them out")
+    if options.normalize is not None:
+        known = {"none": (None, None), **NORMALISATIONS}
+        if options.normalize not in known:
+            raise expected(f"normalize to be one of {', '.join(known)}", got=repr(options.normalize))
+        return known[options.normalize]
+    if options.mean is not None or options.std is not None or recorded is None:
+        return options.mean, options.std
+    return recorded.mean, recorded.std
 
 
-def _in_the_zoo(name: Path | str) -> tuple[Path, Path]:
-    """The folder with the config, and the verified weight file, of a network of the zoo."""
-    return zoo.find(str(name)).folder, fetch(str(name))
-
-
-def _read_weights(file: Path) -> dict[str, Tensor]:
-    if not file.exists():
-        fix = "weights are written when training is finished; resume it with `holdfast train --out RUN --resume`"
-        raise DataError(f"expected weights at {file}, got no such file; {fix}.")
-    return read_weights(file)
+def _check_options_of_run(options: ModelOptions) -> None:
+    own = {name: getattr(options, name) for name in ("weights", "arguments", "mean", "std", "normalize", "output")}
+    wrong = [name for name, value in own.items() if value]
+    if wrong:
+        fix = "a trained network has its own weights, arguments and normalisation"
+        raise expected("only a builder with a run directory or zoo:NAME", got=", ".join(wrong), fix=fix)
 
 
 def _wrapped(net: nn.Module, network: Network) -> Classifier:
     """Wrap a network with its normalisation and activation; a Classifier is returned as it is, since it has its own."""
     if not isinstance(net, Classifier):
         net = net if network.softplus is None else SoftplusNetwork(net, network.softplus)
-        return Classifier(net, mean=network.mean, std=network.std)
+        return Classifier(net, mean=network.mean, std=network.std, output=network.output)
     for key in ("mean", "std", "softplus"):
         if getattr(network, key) is not None:
             raise expected(f"no model.{key} for a network that is a Classifier", got="one", fix="remove it")
     return net
-
-
-def _own_network(network: Network, offered: dict[str, Any], seed: int) -> nn.Module:
-    """Call `package.module:function` with the options and with num_classes, in_channels, image_size if accepted."""
-    with _this_folder_importable(), torch.random.fork_rng(devices=[]):
-        make = _imported(network.name)
-        accepted = inspect.signature(make).parameters
-        torch.default_generator.manual_seed(seed)
-        net = make(**{key: value for key, value in offered.items() if key in accepted}, **network.options)
-    if not isinstance(net, nn.Module):
-        raise expected(f"{network.name} to return a torch.nn.Module", got=type(net).__name__)
-    return net
-
-
-def _imported(name: str) -> Any:
-    module, _, attribute = name.partition(":")
-    try:
-        return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        fix = "run from the folder that contains the package, or install it"
-        raise expected("a function package.module:function", got=f"{name} ({error})", fix=fix) from error
-
-
-@contextmanager
-def _this_folder_importable() -> Iterator[None]:
-    """Put the working directory on `sys.path` inside the block, as `python -m` does."""
-    here = os.getcwd()
-    sys.path.insert(0, here)
-    try:
-        yield
-    finally:
-        sys.path.remove(here)

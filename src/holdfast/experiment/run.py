@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from holdfast.config import (
+    Override,
     RunConfig,
     complete,
     config_from_file,
@@ -25,12 +26,16 @@ from holdfast.config import (
     make_config,
     run_name,
 )
-from holdfast.data import Dataset, Loader
+from holdfast.data import Dataset, Loader, to_float
 from holdfast.data import load as load_dataset
 from holdfast.errors import InputError, expected
 from holdfast.experiment.layout import CONFIG, PROVENANCE, WEIGHTS, has_checkpoint, run_folder, start_preset
-from holdfast.experiment.networks import build_model, put_weights
+from holdfast.experiment.networks import build_model
+from holdfast.experiment.weights import put_weights
 from holdfast.models import Classifier
+from holdfast.models.foreign.registry import is_foreign
+from holdfast.models.probe import probe_network
+from holdfast.models.weight_files import SUFFIXES
 from holdfast.objective import Objective
 from holdfast.recipes import METHODS
 from holdfast.runs import collect_provenance, finish
@@ -101,6 +106,8 @@ def prepare(
     model = build_model(config.model, seed=config.seed)
     if start is not None:
         put_weights(model, start)
+    if is_foreign(config.model.name):
+        _check_fits(model, data)
     objective = METHODS[config.method.name](model.to(device), **config.method.settings)
     loader = Loader(
         data, config.train.batch_size, seed=config.seed, device=device, rank=who.rank, world_size=who.world_size
@@ -150,14 +157,17 @@ def start_of(config: RunConfig, out: Path) -> Path | None:
     init = config.train.init
     if init is None:
         return None
-    places = [Path(init), out.parent / run_name(init, config.seed)]
+    places = [Path(init)]
+    if not _is_path(init):
+        places.append(out.parent / run_name(init, config.seed))
     preset = start_preset(config)
     if preset is not None:
         places.append(run_folder(preset, config.seed))
     found = next((path for path in places if path.is_file() or (path / WEIGHTS).exists()), None)
     if found is None:
         fix = (
-            "pass the path of a .safetensors file or of a run, or use --train.init none to start from random weights"
+            f"pass a run directory or a file of weights ({', '.join(SUFFIXES)}), "
+            "or use --train.init none to start from random weights"
             if preset is None
             else f"train it first: holdfast train {preset} --seed {config.seed} --out {places[-1]}"
         )
@@ -166,16 +176,28 @@ def start_of(config: RunConfig, out: Path) -> Path | None:
     return found
 
 
-def missing_starts(config: RunConfig, out: Path) -> list[tuple[str, Path]]:
-    """Presets and folders of the missing runs that this run is initialised from, directly or indirectly."""
+def _is_path(init: str) -> bool:
+    """Whether initial weights are named by a path, so that no run of a method can be meant."""
+    return Path(init).suffix.lower() in SUFFIXES or len(Path(init).parts) > 1
+
+
+def missing_starts(config: RunConfig, out: Path, changes: Sequence[Override] = ()) -> list[tuple[str, Path]]:
+    """Presets and folders of the missing runs that this run is initialised from, directly or indirectly.
+
+    `changes` are those of the overrides that also apply to them. With another network or other data they are runs of
+    their own, beside `out`.
+    """
     try:
         start_of(config, out)
     except InputError:
         preset = start_preset(config)
         if preset is None:
             raise
-        folder = run_folder(preset, config.seed)
-        return [*missing_starts(make_start_config(preset, [("seed", str(config.seed))]), folder), (preset, folder)]
+        own = any(key in ("model.name", "data.name") for key, _ in changes)
+        beside = out.parent / run_name(config.train.init or "", config.seed)
+        folder = beside if own else run_folder(preset, config.seed)
+        start = make_start_config(preset, [("seed", str(config.seed)), *changes])
+        return [*missing_starts(start, folder, changes), (preset, folder)]
     return []
 
 
@@ -211,6 +233,16 @@ def _with_shape(config: RunConfig, data: Dataset) -> RunConfig:
     if given.get("num_classes", data.num_classes) < data.num_classes:
         raise expected(f"model.num_classes >= {data.num_classes}, as in the data", got=given["num_classes"])
     return config.model_copy(update={"model": config.model.model_copy(update=shape | given)})
+
+
+def _check_fits(model: Classifier, data: Dataset) -> None:
+    """Refuse a network from elsewhere that does not take the images or has fewer outputs than they have classes."""
+    found = probe_network(model, to_float(data.x[:2]))
+    if found.channels != data.image_shape[0]:
+        raise expected("images of 3 channels, as the network takes them", got="grey images", fix="pass channels='rgb'")
+    if found.logits.shape[1] < data.num_classes:
+        got, fix = f"{found.logits.shape[1]} outputs", f"build it with num_classes={data.num_classes}"
+        raise expected(f"a network with an output for each of the {data.num_classes} classes", got=got, fix=fix)
 
 
 def _check_reduction(config: RunConfig, processes: Processes) -> None:

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor
 
-from holdfast.errors import expected
-from holdfast.metrics.maps import as_maps
+from holdfast.metrics.maps import spatial
 
 
 def center_shift(a: Tensor, b: Tensor) -> Tensor:
@@ -13,9 +12,7 @@ def center_shift(a: Tensor, b: Tensor) -> Tensor:
     >>> center_shift(torch.tensor([[[1.0, 0.0], [0.0, 0.0]]]), torch.tensor([[[0.0, 0.0], [0.0, 2.0]]]))
     tensor([1.4142], dtype=torch.float64)
     """
-    a, b = as_maps(a, b)
-    if a.dim() != 3:
-        raise expected("maps [B, H, W] or [H, W]", got=list(a.shape))
+    a, b = spatial(a, b)
     return (center_of_mass(a.double()) - center_of_mass(b.double())).square().sum(1).sqrt()
 
 

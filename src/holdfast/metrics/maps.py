@@ -1,4 +1,4 @@
-"""Helpers shared by all metrics: which input they accept, and which maps can be ranked."""
+"""Helpers shared by all metrics: which input they accept, which maps can be ranked, and division by the maximum."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.engine.ops import flatten
+from holdfast.engine.ops import flatten, per_example
 from holdfast.errors import expected
 
 
@@ -39,6 +39,14 @@ def same_shape(a: Any, b: Any) -> tuple[Tensor, Tensor]:
     return flatten(a), flatten(b)
 
 
+def spatial(a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """Two batches of maps [B, H, W] of the same shape, for metrics that need to know where a pixel is."""
+    a, b = as_maps(a, b)
+    if a.dim() != 3:
+        raise expected("maps [B, H, W] or [H, W]", got=list(a.shape))
+    return a, b
+
+
 def has_ranking(a: Tensor) -> Tensor:
     """bool [B]: whether the map is finite and not constant, so its entries can be ranked."""
     a = flatten(a)
@@ -49,6 +57,15 @@ def rankable(a: Any, b: Any) -> tuple[Tensor, Tensor, Tensor]:
     """Both maps flattened, and bool [B]: whether both have a ranking (finite and not constant)."""
     a, b = same_shape(a, b)
     return a, b, has_ranking(a) & has_ranking(b)
+
+
+def by_maximum(a: Any, b: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Both maps divided by their maximum, float64, and bool [B]: whether both are finite with a positive maximum."""
+    a, b = (m.double() for m in as_maps(a, b))
+    tops = [flatten(m).amax(1) for m in (a, b)]
+    valid = torch.stack([flatten(m).isfinite().all(1) & (top > 0) for m, top in zip((a, b), tops, strict=True)]).all(0)
+    first, second = (m / per_example(top.where(valid, 1), m) for m, top in zip((a, b), tops, strict=True))
+    return first, second, valid
 
 
 def or_nan(value: Tensor, valid: Tensor) -> Tensor:

@@ -25,7 +25,9 @@ class Metric:
     callable or a string `package.module:name`, which is loaded on first use. `best` is the value for two equal maps and
     one end of `range`; the other end is the most damage. `level` decides where the metric is shown: `headline` metrics
     have box plots and paired differences, `table` metrics have a column in the tables, and `row` metrics appear only in
-    the rows.
+    the rows. `chance` is a function of (height, width, k) that returns the expected value for two random maps, None if
+    that depends on more than their ranking. `swapped` names the metric with the same value for (b, a) as this one for
+    (a, b); it is empty for a symmetric metric.
     """
 
     name: str
@@ -37,6 +39,8 @@ class Metric:
     level: Level = "table"
     long_title: str = ""
     phrase: str = ""
+    chance: str | Callable[[int, int, int], float] | None = None
+    swapped: str = ""
 
     @property
     def in_text(self) -> str:
@@ -49,6 +53,15 @@ class Metric:
         options = {"k": k} if "k" in inspect.signature(function).parameters else {}
         value: Tensor = function(a, b, **options)
         return value
+
+    def by_chance(self, height: int, width: int, k: int) -> float | None:
+        """The expected value for two random maps of this size, None if it is not known.
+
+        >>> METRICS["top_k"].by_chance(10, 10, k=20)
+        0.2
+        """
+        function = _load(self.chance) if isinstance(self.chance, str) else self.chance
+        return None if function is None else float(function(height, width, k))
 
     @property
     def is_distance(self) -> bool:
@@ -77,6 +90,7 @@ METRICS: dict[str, Metric] = {
             range=(0.0, 1.0),
             unit="percent",
             level="headline",
+            chance="holdfast.metrics.chance:top_k",
         ),
         Metric(
             name="kendall",
@@ -84,8 +98,14 @@ METRICS: dict[str, Metric] = {
             long_title="Kendall's rank correlation",
             function="holdfast.metrics.rank_correlation:kendall_tau",
             level="headline",
+            chance="holdfast.metrics.chance:zero",
         ),
-        Metric(name="spearman", title="Spearman", function="holdfast.metrics.rank_correlation:spearman_rho"),
+        Metric(
+            name="spearman",
+            title="Spearman",
+            function="holdfast.metrics.rank_correlation:spearman_rho",
+            chance="holdfast.metrics.chance:zero",
+        ),
         Metric(name="cosine", title="Cosine", function="holdfast.metrics.cosine:cosine_similarity", level="row"),
         Metric(
             name="center_shift",
@@ -93,6 +113,48 @@ METRICS: dict[str, Metric] = {
             function="holdfast.metrics.center:center_shift",
             best=0.0,
             range=(0.0, math.inf),
+            level="row",
+        ),
+        Metric(
+            name="lens_recall",
+            title="LENS recall",
+            long_title="LENS recall, radius 1",
+            function="holdfast.metrics.lens:lens_recall",
+            range=(0.0, 1.0),
+            unit="percent",
+            chance="holdfast.metrics.chance:lens",
+            swapped="lens_precision",
+        ),
+        Metric(
+            name="lens_precision",
+            title="LENS precision",
+            long_title="LENS precision, radius 1",
+            function="holdfast.metrics.lens:lens_precision",
+            range=(0.0, 1.0),
+            unit="percent",
+            chance="holdfast.metrics.chance:lens",
+            swapped="lens_recall",
+        ),
+        Metric(
+            name="ssim",
+            title="SSIM",
+            long_title="Structural similarity",
+            function="holdfast.metrics.structural_similarity:ssim",
+        ),
+        Metric(
+            name="pearson",
+            title="Pearson",
+            function="holdfast.metrics.pearson:pearson_r",
+            level="row",
+            chance="holdfast.metrics.chance:zero",
+        ),
+        Metric(
+            name="mse",
+            title="MSE",
+            long_title="Mean squared error of maps divided by their maximum",
+            function="holdfast.metrics.mse:mean_squared_error",
+            best=0.0,
+            range=(0.0, 1.0),
             level="row",
         ),
     )

@@ -1,12 +1,17 @@
 """A wrapper that makes any image network map pixels in [0, 1] to logits."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from holdfast.errors import expected
+from holdfast.errors import InputError, expected
+
+
+class OutputError(InputError):
+    """A network that does not return logits [B, K]."""
+
 
 Statistic = float | Sequence[float] | Tensor
 
@@ -16,7 +21,8 @@ class Classifier(nn.Module):
 
     `mean` and `std` are one number for all channels or one per channel; they are buffers, so they follow the device
     and dtype of the module and are saved with its weights. The network may return the logits [B, K] themselves or an
-    object with a tensor attribute `logits`.
+    object with a tensor attribute `logits`. If it returns a tuple, list or dict, `output` is the index or key of the
+    logits in it.
 
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(12, 10))
     >>> Classifier(net, mean=[0.5, 0.5, 0.5], std=0.25)(torch.rand(4, 3, 2, 2)).shape
@@ -26,11 +32,19 @@ class Classifier(nn.Module):
     mean: Tensor | None
     std: Tensor | None
 
-    def __init__(self, net: nn.Module, mean: Statistic | None = None, std: Statistic | None = None) -> None:
+    def __init__(
+        self,
+        net: nn.Module,
+        mean: Statistic | None = None,
+        std: Statistic | None = None,
+        *,
+        output: int | str | None = None,
+    ) -> None:
         super().__init__()
         if not isinstance(net, nn.Module):
             raise expected("net to be a torch.nn.Module", got=type(net).__name__)
         self.net = net
+        self.output = output
         self.register_buffer("mean", _statistic("mean", mean))
         self.register_buffer("std", _statistic("std", std))
         if self.std is not None and not bool((self.std > 0).all()):
@@ -52,7 +66,7 @@ class Classifier(nn.Module):
                 got=f"{x.dtype} {list(x.shape)}",
                 fix="add a batch dimension, and divide integer pixels by 255",
             )
-        return _logits(self.net(self._normalised(x)), x.shape[0])
+        return _logits(self.net(self._normalised(x)), x.shape[0], self.output)
 
     def _normalised(self, x: Tensor) -> Tensor:
         if self.mean is not None:
@@ -85,16 +99,37 @@ def _per_channel(name: str, values: Tensor, x: Tensor) -> Tensor:
     return values.reshape(-1, *([1] * (x.dim() - 2)))
 
 
-def _logits(output: Any, batch: int) -> Tensor:
+def _logits(output: Any, batch: int, key: int | str | None) -> Tensor:
     """Extract the logits [B, K] from the output of a network."""
-    logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    chosen = output if key is None else _part(output, key)
+    logits = chosen if isinstance(chosen, Tensor) else getattr(chosen, "logits", None)
     if isinstance(logits, Tensor) and logits.dim() == 2 and logits.shape[0] == batch:
         return logits
-    raise expected(
-        f"the network to return logits [{batch}, K] or an object with such a tensor `logits`",
-        got=_describe(output if logits is None else logits),
-        fix="wrap the network in a module that returns its logits",
-    )
+    fitting = [
+        name for name, part in _parts(output) if isinstance(part, Tensor) and part.dim() == 2 and len(part) == batch
+    ]
+    fix = "wrap the network in a module that returns its logits"
+    if fitting and key is None:
+        fix = f"choose the logits with {' or '.join(f'output={name!r}' for name in fitting)}, or {fix}"
+    what = f"the network to return logits [{batch}, K] or an object with such a tensor `logits`"
+    raise OutputError(str(expected(what, got=_describe(chosen if logits is None else logits), fix=fix)))
+
+
+def _part(output: Any, key: int | str) -> Any:
+    """The part of an output with that index or key."""
+    parts = dict(_parts(output))
+    if key not in parts:
+        have = ", ".join(map(repr, parts)) or "no parts"
+        what = f"a network that returns a part {key!r}"
+        raise OutputError(str(expected(what, got=_describe(output), fix=f"it has {have}")))
+    return parts[key]
+
+
+def _parts(output: Any) -> list[tuple[int | str, Any]]:
+    """Index or key and value of each part of a tuple, list or dict."""
+    if isinstance(output, Mapping):
+        return [(str(key), value) for key, value in output.items()]
+    return list(enumerate(output)) if isinstance(output, tuple | list) else []
 
 
 def _describe(output: Any) -> str:

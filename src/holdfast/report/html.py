@@ -9,8 +9,9 @@ from holdfast.report.compare import compare
 from holdfast.report.page import render_page
 from holdfast.report.payload import payload, to_script_json
 from holdfast.report.pictures import pictures
+from holdfast.report.quality_tables import controls_table, quality_table
 from holdfast.report.sections import findings, page_boxes, page_curves, page_provenance, page_table
-from holdfast.report.tables import conventions_table, exclusions_table, ordered, quality_table, results_table
+from holdfast.report.tables import conventions_table, exclusions_table, ordered, results_table
 from holdfast.report.view import RunView, datasets
 from holdfast.runs.provenance import now, package_version
 
@@ -51,7 +52,7 @@ def _title(views: Sequence[RunView]) -> str:
 def _group(views: Sequence[RunView], colors: dict[str, int]) -> dict[str, Any]:
     """The content of the page for one dataset."""
     comparisons = compare(views)
-    quality = quality_table(views)
+    quality, controls = quality_table(views), controls_table(views)
     return {
         "dataset": views[0].dataset,
         "findings": findings(views, comparisons),
@@ -60,6 +61,7 @@ def _group(views: Sequence[RunView], colors: dict[str, int]) -> dict[str, Any]:
         "curves": [page_curves(chart) for chart in training_curves(views, colors)],
         "conventions": page_table(conventions_table(views)),
         "quality": page_table(quality) if quality.rows else None,
+        "controls": page_table(controls) if controls.rows else None,
         "legend": [(view.label, colors[view.label]) for view in views if view.run.log.entries],
     }
 

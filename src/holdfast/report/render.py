@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _LATEX |= {c: f"\\{c}" for c in "&%$#_{}"}
 _RIGHT: tuple[Unit, ...] = ("count", "percent", "number", "points")
-_NOT_IN_TERMINAL = ("preset", "spearman")
+_NOT_IN_TERMINAL = ("preset", "spearman", "lens_precision", "ssim")
 _FORMULA = re.compile(r"^[=+\-@\t\r]")
 
 
@@ -112,7 +112,7 @@ def to_csv(table: Table) -> str:
 
 
 def to_rich(table: Table) -> "RichTable":
-    """A table for the terminal. User text is not parsed as markup. Preset and Spearman are omitted to save width."""
+    """A table for the terminal, without the columns of `_NOT_IN_TERMINAL`. User text is not parsed as markup."""
     from rich.box import SIMPLE
     from rich.table import Table as RichTable
     from rich.text import Text

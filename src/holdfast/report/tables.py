@@ -65,7 +65,8 @@ OUTCOME_TITLES = {
     "unmoved": "Unmoved",
     "nan_map": "Undefined map",
 }
-QUALITY_TITLES = {"natural_spearman": "Spearman with maps of the natural network"}
+CHANCE = "two random maps"
+"""Name of the row with the values of chance."""
 
 
 def metric_column(metric: Metric) -> Column:
@@ -93,6 +94,7 @@ def results_table(views: Sequence[RunView], comparisons: Mapping[str, Comparison
         columns = (*columns, Column(key="top_k_difference", title=f"Top-k vs {base} (points)", unit="points"))
     rows = [_result_row(view, attack, against, columns) for view in views for attack in ordered(view.attacks)]
     rows += [_unevaluated_row(view, columns) for view in views if not view.attacks]
+    rows += _chance_rows(views, columns)
     dataset = views[0].dataset if views else ""
     notes = _notes(views, has_paper=_has_paper(rows))
     return Table(
@@ -148,22 +150,6 @@ def _unmeasured(views: Sequence[RunView]) -> list[str]:
     ]
 
 
-def quality_table(views: Sequence[RunView]) -> Table:
-    """Quality of the maps, since robustness alone would favour a constant map; empty if no run has measured it."""
-    keys = dict.fromkeys(key for view in views for key in view.quality)
-    columns = (METHOD, *(Column(key=key, title=_quality_title(key), unit="number") for key in keys))
-    rows = [
-        (Cell(value=view.label), *(_stat_cell(view.quality.get(key, Stat()), paper=_paper(view, key)) for key in keys))
-        for view in views
-        if view.quality
-    ]
-    return Table(name="quality", title="Quality of the maps", columns=columns, rows=tuple(rows))
-
-
-def _quality_title(key: str) -> str:
-    return QUALITY_TITLES.get(key, key.replace("_", " ").capitalize())
-
-
 def ordered(attacks: Mapping[str, AttackView]) -> list[AttackView]:
     """The attacks in order: the paper's attack, the ensemble, others as in the summary, the random control."""
     places = {name: place for place, name in enumerate(HEADLINES)} | {CONTROL: len(HEADLINES) + 1}
@@ -180,23 +166,36 @@ def _result_row(
         "preset": Cell(value=view.preset),
         "attack": Cell(value=attack.name),
         "n": Cell(value=attack.metrics["top_k"].n if "top_k" in attack.metrics else view.n),
-        "failed_share": _stat_cell(attack.failed),
+        "failed_share": stat_cell(attack.failed),
         "top_k_difference": _difference_cell(against.get(view.label), attack),
     }
     if first:
         cells |= {
-            "natural_accuracy": _stat_cell(view.natural, paper=_paper(view, "natural_accuracy")),
-            "pgd_accuracy": _stat_cell(view.pgd, paper=_paper(view, "pgd_accuracy")),
-            "apgd_accuracy": _stat_cell(view.apgd),
+            "natural_accuracy": stat_cell(view.natural, paper=paper_of(view, "natural_accuracy")),
+            "pgd_accuracy": stat_cell(view.pgd, paper=paper_of(view, "pgd_accuracy")),
+            "apgd_accuracy": stat_cell(view.apgd),
         }
     for metric in METRICS:
-        cells[metric] = _stat_cell(attack.metrics.get(metric, Stat()), paper=_paper(view, metric) if on_paper else None)
+        cells[metric] = stat_cell(
+            attack.metrics.get(metric, Stat()), paper=paper_of(view, metric) if on_paper else None
+        )
     return tuple(cells.get(column.key, Cell()) for column in columns)
 
 
 def _unevaluated_row(view: RunView, columns: Sequence[Column]) -> tuple[Cell, ...]:
     cells = {"method": view.label, "preset": view.preset, "attack": "not evaluated yet"}
     return tuple(Cell(value=cells.get(column.key)) for column in columns)
+
+
+def _chance_rows(views: Sequence[RunView], columns: Sequence[Column]) -> list[tuple[Cell, ...]]:
+    """What two random maps would score, one row per k; a result is only worth what it exceeds this by."""
+    found = {attack.k: attack.chance for view in views for attack in view.attacks.values() if attack.chance}
+    rows = []
+    for k, values in sorted(found.items()):
+        cells = {"method": Cell(value=CHANCE), "attack": Cell(value=f"k = {k:,}")}
+        cells |= {metric: Cell(value=value) for metric, value in values.items()}
+        rows.append(tuple(cells.get(column.key, Cell()) for column in columns))
+    return rows
 
 
 def _difference_cell(comparison: Comparison | None, attack: AttackView) -> Cell:
@@ -206,12 +205,13 @@ def _difference_cell(comparison: Comparison | None, attack: AttackView) -> Cell:
     return Cell(value=difference.median, ci95=difference.ci95, n=difference.n)
 
 
-def _stat_cell(stat: Stat, *, paper: float | None = None) -> Cell:
+def stat_cell(stat: Stat, *, paper: float | None = None) -> Cell:
+    """The cell of a median with its interval and n."""
     return Cell(value=stat.median, ci95=stat.ci95, n=stat.n or None, paper=paper)
 
 
 def _under(attack: AttackView, convention: str, metric: str) -> Cell:
-    return _stat_cell(attack.conventions.get(convention, {}).get(metric, Stat()))
+    return stat_cell(attack.conventions.get(convention, {}).get(metric, Stat()))
 
 
 def _convention_column(metric: str, convention: str) -> Column:
@@ -219,7 +219,8 @@ def _convention_column(metric: str, convention: str) -> Column:
     return Column(key=f"{metric}_{convention}", title=f"{base.title}, {CONVENTION_TITLES[convention]}", unit=base.unit)
 
 
-def _paper(view: RunView, metric: str) -> float | None:
+def paper_of(view: RunView, metric: str) -> float | None:
+    """The paper's number for this run, None if there is none."""
     found = paper_value(dataset=view.dataset, method=view.method, metric=metric, network=view.network)
     return found.value if found else None
 

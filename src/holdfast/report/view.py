@@ -1,12 +1,13 @@
 """Runs as used by the report: a typed summary and a unique label for each run."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from holdfast.metrics.registry import METRICS
 from holdfast.report.document import Document, one_line
 from holdfast.runs import Run, RunInfo, summarise
 from holdfast.runs.bootstrap import Interval
+from holdfast.runs.controls import AGREEMENT, CONTROL_MAPS
 from holdfast.runs.names import CONTROL, DECISIVE, HEADLINES
 from holdfast.storage.json_files import plain
 
@@ -38,6 +39,12 @@ class AttackView:
     conventions: dict[str, dict[str, Stat]]
     warnings: tuple[str, ...]
     wins: dict[str, int]
+    k: int = 0
+    """The k of the metrics of the top k; 0 if it was not recorded."""
+    chance: dict[str, float] = field(default_factory=dict)
+    """Metric -> its expected value for two random maps."""
+    controls: dict[str, dict[str, Stat]] = field(default_factory=dict)
+    """Control map -> measure -> statistics, for the control maps that were measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +165,14 @@ def _attack(name: str, data: Document) -> AttackView:
         },
         warnings=data.texts("warnings"),
         wins={one_line(key): data.part("wins").count(key) for key in data.part("wins").content},
+        k=data.count("k"),
+        controls={name: _control(part) for name, part in data.parts("controls").items() if name in CONTROL_MAPS},
+        chance={m: value for m in METRICS if (value := data.part("chance").number(m)) is not None},
     )
+
+
+def _control(data: Document) -> dict[str, Stat]:
+    return {measure: _stat(data.part(measure)) for measure in (*METRICS, AGREEMENT) if measure in data.content}
 
 
 def _stat(data: Document) -> Stat:

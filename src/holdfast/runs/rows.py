@@ -1,7 +1,8 @@
 """The per-example table of a run: one row per attack and example, appended during the evaluation.
 
-The score columns are the metrics of the registry (`holdfast.metrics.METRICS`). Columns are found by name, so a table
-written before a metric was added can still be read and continued.
+The score columns are the metrics of the registry (`holdfast.metrics.METRICS`). The columns of the control maps are in
+`runs/controls.py`. Columns are found by name, so a table written before a metric was added can still be read and
+continued.
 """
 
 import math
@@ -12,6 +13,7 @@ from typing import Any, Literal, get_args
 
 from holdfast.errors import DataError, expected
 from holdfast.metrics.registry import METRICS
+from holdfast.runs.controls import control_columns, control_range
 from holdfast.storage.table import ChecksummedTable, Record
 
 Outcome = Literal["attacked", "misclassified", "label_lost", "unmoved", "nan_map"]
@@ -29,7 +31,8 @@ class ExampleRow:
     outcome: attacked; misclassified (wrong before the attack, so not attacked); label_lost (no step kept the label);
     unmoved (the label was kept but the map never moved); nan_map (the map or its metric is undefined).
     `scores` holds one value per metric. `steps` counts the steps of the search, and `random_steps` the steps without a
-    gradient. `notes` holds remarks of the attack about its own run.
+    gradient. `notes` holds remarks of the attack about its own run. `controls` holds what was measured on control maps,
+    by column, without those that are not available.
     """
 
     attack: str
@@ -44,6 +47,7 @@ class ExampleRow:
     steps: int | None = None
     random_steps: int | None = None
     notes: str = ""
+    controls: Mapping[str, float | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.outcome not in OUTCOMES:
@@ -60,6 +64,8 @@ class ExampleRow:
         ranges = {name: METRICS[name].range if name in METRICS else _UNBOUNDED for name in self.scores}
         checked = {name: _checked(name, value, ranges[name]) for name, value in self.scores.items()}
         object.__setattr__(self, "scores", checked)
+        controls = {name: _checked(name, value, control_range(name)) for name, value in self.controls.items()}
+        object.__setattr__(self, "controls", {name: v for name, v in controls.items() if v is not None})
         gap = _checked("completeness_gap", self.completeness_gap, _UNBOUNDED)
         object.__setattr__(self, "completeness_gap", gap)
 
@@ -125,21 +131,22 @@ class Examples:
 
     @property
     def _table(self) -> ChecksummedTable:
-        columns = (*_BEFORE, *METRICS, *_AFTER)
+        columns = (*_BEFORE, *METRICS, *_AFTER, *control_columns())
         return ChecksummedTable(path=self.path, columns=columns, required=_REQUIRED, legacy=(_LEGACY,))
 
     def _row(self, record: Record) -> ExampleRow:
         try:
             known = {name: parse(record.cells[name]) for name, parse in _PARSE.items() if name in record.cells}
             scores = {name: _number(record.cells[name]) for name in METRICS if name in record.cells}
-            return ExampleRow(scores=scores, **known)
+            controls = {name: _number(record.cells[name]) for name in control_columns() if name in record.cells}
+            return ExampleRow(scores=scores, controls=controls, **known)
         except ValueError as error:
             raise self._table.damaged(record.line, error) from error
 
 
 def _cells(row: ExampleRow) -> dict[str, str]:
     """The row as text; floats are written so that reading restores the same bits."""
-    named = {name: getattr(row, name) for name in _PARSE} | dict(row.scores)
+    named = {name: getattr(row, name) for name in _PARSE} | {**row.scores, **row.controls}
     return {name: _cell(value) for name, value in named.items()}
 
 

@@ -100,6 +100,8 @@ def find_runs(paths: Sequence[Path]) -> tuple[tuple[Run, ...], tuple[str, ...]]:
     found: dict[Path, Run] = {}
     others = []
     for path in paths:
+        if not path.exists():
+            raise DataError(f"expected run directories, got {path}, which does not exist; check the path.")
         inside = [path] if is_run(path) else sorted(child for child in _children(path) if is_run(child))
         found |= {folder.resolve(): Run(folder) for folder in inside}
         if not inside:

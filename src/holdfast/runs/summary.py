@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.runs.bootstrap import Bootstrap, Values, wilson
+from holdfast.runs.controls import by_control, control_columns
 from holdfast.runs.conventions import CONVENTIONS, FAILED, Convention, metric_values
 from holdfast.runs.rows import OUTCOMES, ExampleRow, metrics_of
 
@@ -66,7 +67,7 @@ def summarise_attack(rows: Sequence[ExampleRow], *, bootstrap: Bootstrap | None 
     """Summarise one attack: metrics in the reference and all other conventions, outcomes, exclusions, warnings.
 
     `failed_share` is failed attacks / correctly classified examples. `random_step_share` is the share of the steps that
-    had no gradient; it is omitted if the rows contain no step counts.
+    had no gradient; it is omitted if the rows contain no step counts, and `controls` if they contain no control maps.
     """
     draw = bootstrap or Bootstrap()
     outcomes = Counter[str](row.outcome for row in rows)
@@ -83,6 +84,7 @@ def summarise_attack(rows: Sequence[ExampleRow], *, bootstrap: Bootstrap | None 
         "outcomes": {name: outcomes[name] for name in OUTCOMES},
         "exclusions": _exclusions(rows, outcomes),
         "conventions": {name: _under(rows, name, draw) for name in CONVENTIONS},
+        **_controls(rows, draw),
         "warnings": [*_warnings(failed, tried, counts), *random_step_warnings(random_share), *_notes(rows)],
         "wins": dict(Counter(row.winner for row in rows if row.winner and row.outcome == "attacked")),
     }
@@ -135,6 +137,16 @@ def _under(rows: Sequence[ExampleRow], convention: Convention, draw: Bootstrap) 
         }
         for metric, values in found.items()
     }
+
+
+def _controls(rows: Sequence[ExampleRow], draw: Bootstrap) -> dict[str, Any]:
+    """Statistics of the control maps. A failed attack leaves the image as it is, so its controls are unmoved, too."""
+    values = {name: [v for row in rows if (v := row.controls.get(name)) is not None] for name in control_columns()}
+    found = {
+        control: {measure: describe(np.array(some), bootstrap=draw) for measure, some in measures.items()}
+        for control, measures in by_control(values).items()
+    }
+    return {"controls": found} if found else {}
 
 
 def _accuracies(rows: Sequence[ExampleRow]) -> dict[str, Any]:

@@ -28,4 +28,4 @@ def _worst(group: Sequence[ExampleRow]) -> ExampleRow:
     for metric in metrics_of(group):
         values = [value for row in moved if (value := row.score(metric)) is not None]
         found[metric] = METRICS[metric].worst(values)
-    return replace((moved or group)[0], attack=" + ".join(row.attack for row in group), scores=found)
+    return replace((moved or group)[0], attack=" + ".join(row.attack for row in group), scores=found, controls={})

@@ -1,18 +1,24 @@
-"""User data: a folder with one folder of images per class, with or without `train` and `test` above them."""
+"""User data: a folder of images with class folders or `labels.csv`, with or without `train` and `test` above them."""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.data.dataset import Dataset, make_dataset
+from holdfast.data.datasets.listing import TABLE, Listing, list_class_folders, list_table, list_unlabelled, some
 from holdfast.data.formats.arrays import Arrays, make_arrays
-from holdfast.data.formats.images import decode, probe
+from holdfast.data.formats.geometry import Geometry
+from holdfast.data.formats.images import UnreadableImageError, decode, probe
 from holdfast.data.subsets import hold_out
 from holdfast.errors import DataError, expected
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".ppm", ".pgm", ".bmp", ".gif", ".webp", ".tif", ".tiff")
+T = TypeVar("T")
 
 
 def load_folder(
@@ -20,46 +26,60 @@ def load_folder(
     split: str,
     *,
     size: int | tuple[int, int] | None = None,
+    crop: int | tuple[int, int] | None = None,
+    resample: str = "bilinear",
     holdout: float | int | None = None,
     holdout_seed: int = 0,
     unlabelled: bool = False,
+    skip_unreadable: bool = False,
 ) -> Dataset:
     """Load one split. Classes are the sorted folder names; images are sorted by path.
 
-    `size` (height and width, or one number for both) resizes the images; without it they must all have the same size.
-    Without `train` and `test` folders, `holdout` (fraction or count) holds out the test part; split "all" takes all
-    images. `unlabelled` loads every image below the folder as a single class, for use without labels.
+    A folder without class folders needs a table `labels.csv` with the columns file and label. `size` (height and width,
+    or one number for both) resizes the images; without it they must all have the same size. With `crop`, one number as
+    `size` is the shorter side, and the centre is cut out after resizing. Without `train` and `test` folders, `holdout`
+    (fraction or count) holds out the test part; split "all" takes all images. `unlabelled` loads every image below the
+    folder as a single class, for use without labels. `skip_unreadable` leaves damaged files out and notes their names;
+    otherwise the first one is an error.
     """
-    if unlabelled:
-        return _as_one_class(path, split, _pair(size))
-    divided = (path / "train").is_dir() and (path / "test").is_dir()
-    _check_split(split, divided, holdout)
-    class_names = _class_names([path / "train", path / "test"] if divided else [path])
-    listing = _list(path / split if divided else path, class_names)
-    if not divided and split != "all" and holdout is not None:
+    geometry = Geometry(size=size, crop=crop, resample=resample)
+    divided = is_divided(path) and not unlabelled
+    if not unlabelled:
+        _check_split(split, divided, holdout)
+    listing = _listed(path, split, divided=divided, unlabelled=unlabelled)
+    if not divided and not unlabelled and split != "all" and holdout is not None:
         chosen = hold_out(np.array(listing.labels), holdout, holdout_seed)[split]
         listing = listing.take(chosen.tolist())
-    arrays = _read(listing, _pair(size))
-    ignored = f", {listing.ignored} other files ignored" if listing.ignored else ""
-    source = f"folder {path.name} ({len(listing.paths)} images{ignored})"
-    return make_dataset(arrays, name=path.name, split=split, class_names=class_names, source=source)
+    read = _read(listing, geometry, skip_unreadable)
+    return make_dataset(
+        read.arrays,
+        name=path.name or path.resolve().name,
+        split=split,
+        class_names=listing.class_names,
+        source=_source(path, listing, read, unlabelled),
+        notes=(*listing.notes, *read.notes),
+    )
 
 
-def _as_one_class(path: Path, split: str, size: tuple[int, int] | None) -> Dataset:
-    listing = _list(path, (".",))
-    source = f"folder {path.name} ({len(listing.paths)} images without labels)"
-    return make_dataset(_read(listing, size), name=path.name, split=split, class_names=("unlabelled",), source=source)
+def is_divided(path: Path) -> bool:
+    """Whether a folder has folders `train` and `test`."""
+    return (path / "train").is_dir() and (path / "test").is_dir()
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Listing:
-    paths: list[Path]
-    labels: list[int]
-    ignored: int
+class _Read:
+    """The decoded images, and the names of the files that could not be read, with the reason."""
 
-    def take(self, indices: list[int]) -> "_Listing":
-        paths, labels = [self.paths[i] for i in indices], [self.labels[i] for i in indices]
-        return _Listing(paths=paths, labels=labels, ignored=self.ignored)
+    arrays: Arrays
+    unreadable: tuple[str, ...]
+    total: int
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if not self.unreadable:
+            return ()
+        count = f"{len(self.unreadable)} of {self.total} image files"
+        return (f"{count} cannot be read and are left out: {some(self.unreadable)}",)
 
 
 def _check_split(split: str, divided: bool, holdout: float | int | None) -> None:
@@ -73,51 +93,83 @@ def _check_split(split: str, divided: bool, holdout: float | int | None) -> None
         )
 
 
+def _listed(path: Path, split: str, *, divided: bool, unlabelled: bool) -> Listing:
+    if unlabelled:
+        return list_unlabelled(path)
+    here = path / split if divided else path
+    if (here / TABLE).is_file():
+        return list_table(here)
+    return list_class_folders(here, _class_names([path / "train", path / "test"] if divided else [path]))
+
+
 def _class_names(folders: list[Path]) -> tuple[str, ...]:
     found = {entry.name for folder in folders for entry in folder.iterdir() if entry.is_dir()}
     names = tuple(sorted(name for name in found if not name.startswith(".")))
     if not names:
-        raise DataError(f"expected a folder for each class in {folders[0]}, found none; see the documentation of load.")
+        fix = f"sort the images into one folder per class, or add a table {TABLE} with the columns file and label"
+        raise DataError(f"expected a folder for each class in {folders[0]}, found none; {fix}.")
     return names
 
 
-def _list(folder: Path, class_names: tuple[str, ...]) -> _Listing:
-    paths: list[Path] = []
-    labels: list[int] = []
-    ignored = 0
-    for label, name in enumerate(class_names):
-        files = [file for file in (folder / name).rglob("*") if file.is_file()]
-        images = [file for file in files if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")]
-        # Sort by posix path, so that the order does not depend on the file system or its separator.
-        paths += sorted(images, key=lambda file: file.relative_to(folder).as_posix())
-        labels += [label] * len(images)
-        ignored += len(files) - len(images)
-    if not paths:
-        raise DataError(f"expected images ({', '.join(SUFFIXES)}) in the class folders of {folder}, found none.")
-    return _Listing(paths=paths, labels=labels, ignored=ignored)
+@dataclass(frozen=True)
+class _Damage:
+    """Collects the errors of files that cannot be read, by position; raises the first one unless they are skipped."""
+
+    skip: bool
+    errors: dict[int, UnreadableImageError] = field(default_factory=dict)
+
+    def tried(self, at: int, read: Callable[[], T]) -> T | None:
+        try:
+            return read()
+        except UnreadableImageError as error:
+            if not self.skip:
+                raise
+            self.errors[at] = error
+            return None
 
 
-def _read(listing: _Listing, size: tuple[int, int] | None) -> Arrays:
-    headers = [probe(path) for path in listing.paths]
-    sizes = Counter(shape for shape, _ in headers)
-    if size is None and len(sizes) > 1:
+def _read(listing: Listing, geometry: Geometry, skip: bool) -> _Read:
+    """Decode all images of a listing to one array; the headers are read first, to find the size and the channels."""
+    damage, paths = _Damage(skip), listing.paths
+    tried = {at: damage.tried(at, partial(probe, path)) for at, path in enumerate(paths)}
+    headers = {at: found for at, found in tried.items() if found is not None}
+    if not headers:
+        raise damage.errors[0]
+    height, width = geometry.fixed or _one_size([shape for shape, _ in headers.values()])
+    mode = "L" if all(kind in ("1", "L") for _, kind in headers.values()) else "RGB"
+    x = np.empty((len(headers), height, width, len(mode)), np.uint8)  # one channel for L, three for RGB
+    kept: list[int] = []
+    for at in headers:
+        pixels = damage.tried(at, partial(_pixels, paths[at], geometry, mode))
+        if pixels is not None:
+            x[len(kept)] = pixels.reshape(height, width, -1)
+            kept.append(at)
+    if not kept:
+        raise damage.errors[min(damage.errors)]
+    return _Read(
+        arrays=make_arrays(x[: len(kept)], np.array([listing.labels[at] for at in kept]), layout="NHWC"),
+        unreadable=tuple(listing.name_of(paths[at]) for at in sorted(damage.errors)),
+        total=len(paths),
+    )
+
+
+def _pixels(path: Path, geometry: Geometry, mode: str) -> NDArray[np.uint8]:
+    return decode(path.read_bytes(), path.name, size=geometry, mode=mode)
+
+
+def _one_size(shapes: list[tuple[int, int]]) -> tuple[int, int]:
+    """The height and width of all images."""
+    sizes = Counter(shapes)
+    if len(sizes) > 1:
         (common, _), (other, _) = sizes.most_common(2)
         raise expected(
             "images of one size", got=f"{common} and {other}", fix="pass size=(height, width) to resize them"
         )
-    height, width = size or next(iter(sizes))
-    mode = "L" if all(kind in ("1", "L") for _, kind in headers) else "RGB"
-    x = np.empty((len(headers), height, width, len(mode)), np.uint8)  # one channel for L, three for RGB
-    for index, path in enumerate(listing.paths):
-        pixels = decode(path.read_bytes(), path.name, size=(height, width), mode=mode)
-        x[index] = pixels.reshape(height, width, -1)
-    return make_arrays(x, np.array(listing.labels), layout="NHWC")
+    return shapes[0]
 
 
-def _pair(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
-    if size is None:
-        return None
-    height, width = (size, size) if isinstance(size, int) else size
-    if height < 1 or width < 1:
-        raise expected("size as a positive height and width", got=size)
-    return height, width
+def _source(path: Path, listing: Listing, read: _Read, unlabelled: bool) -> str:
+    words = [f"{len(read.arrays.y)} images" + (" without labels" if unlabelled else "")]
+    words += [f"{listing.ignored} other files ignored"] if listing.ignored and not unlabelled else []
+    words += [f"{len(read.unreadable)} unreadable"] if read.unreadable else []
+    return f"folder {path.name or path.resolve().name} ({', '.join(words)})"

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from holdfast.data.dataset import Dataset, make_dataset
 from holdfast.data.formats.arrays import MAX_CLASSES, make_arrays, to_labels
 from holdfast.data.subsets import hold_out
@@ -17,13 +19,16 @@ def load_npz(
     quantize: bool = False,
     holdout: float | int | None = None,
     holdout_seed: int = 0,
+    unlabelled: bool = False,
 ) -> Dataset:
     """Load one split of the file. An array of strings `class_names` in the file, if present, names the classes.
 
     `layout` (NHWC, NCHW or NHW) is needed if the shape is ambiguous. `quantize` rounds floats that are not multiples of
     1/255. For a file with only `x` and `y`, `holdout` (fraction or count) holds out the test part; split "all" takes
-    all examples.
+    all examples. `unlabelled` takes the images `x` as a single class, for use without labels.
     """
+    if unlabelled:
+        return _as_one_class(path, layout, quantize)
     with open_npz(path) as npz:
         whole = f"x_{split}" not in npz.names
         suffix = "" if whole else f"_{split}"
@@ -33,6 +38,26 @@ def load_npz(
     if whole and split != "all" and holdout is not None:
         arrays = arrays.take(hold_out(arrays.y, holdout, holdout_seed)[split])
     return make_dataset(arrays, name=path.stem, split=split, class_names=class_names, source=f"npz {path.name}")
+
+
+def _as_one_class(path: Path, layout: str | None, quantize: bool) -> Dataset:
+    with open_npz(path) as npz:
+        x = npz.read("x")
+    arrays = make_arrays(x, np.zeros(len(x), np.int64), layout=layout, quantize=quantize)
+    source = f"npz {path.name} without labels"
+    return make_dataset(arrays, name=path.stem, split="all", class_names=("unlabelled",), source=source)
+
+
+def has_labels(path: Path) -> bool:
+    """Whether the file has labels."""
+    with open_npz(path) as npz:
+        return any(name in npz.names for name in ("y", "y_test"))
+
+
+def has_split(path: Path) -> bool:
+    """Whether the file has a test part of its own."""
+    with open_npz(path) as npz:
+        return "x_test" in npz.names
 
 
 def _check_names(npz: Npz, split: str, whole: bool, holdout: float | int | None) -> None:

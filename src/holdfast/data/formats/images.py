@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.data.formats.geometry import Geometry
 from holdfast.errors import DataError, reason
 
 if TYPE_CHECKING:
@@ -25,25 +26,28 @@ EIGHT_BIT = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
 """Pillow modes that convert to L or RGB without loss of bit depth."""
 
 
+class UnreadableImageError(DataError):
+    """An image file that Pillow cannot decode: damaged, truncated or of another kind."""
+
+
 def decode(
     data: bytes,
     name: str,
     *,
-    size: tuple[int, int] | None = None,
+    size: tuple[int, int] | Geometry | None = None,
     box: tuple[int, int, int, int] | None = None,
     mode: str = "RGB",
 ) -> NDArray[np.uint8]:
     """Decode, convert to `mode`, crop to `box` (left, upper, right, lower), resize to `size` (H, W): [H, W(, C)].
 
-    Resizing uses Pillow's BILINEAR, which antialiases when it shrinks an image.
+    Resizing uses Pillow's BILINEAR, which antialiases when it shrinks an image. A `Geometry` as `size` also crops the
+    centre and names the filter.
     """
     image = _open(data, name).convert(mode)
     if box is not None:
         image = image.crop(_inside(box, image.size, name))
-    if size is not None and (image.height, image.width) != size:
-        from PIL.Image import Resampling
-
-        image = image.resize((size[1], size[0]), Resampling.BILINEAR)
+    if size is not None:
+        image = (size if isinstance(size, Geometry) else Geometry(size=size)).apply(image, name)
     return np.asarray(image, dtype=np.uint8)
 
 
@@ -72,7 +76,7 @@ def _open(data: bytes, name: str) -> "Image":
 
 @contextmanager
 def _damage(name: str) -> Iterator[None]:
-    """Convert the exceptions of Pillow's decoders for a damaged file to a DataError."""
+    """Convert the exceptions of Pillow's decoders for a damaged file to an UnreadableImageError."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # warnings about unused metadata; `_check_size` checks the size
         try:
@@ -80,7 +84,7 @@ def _damage(name: str) -> Iterator[None]:
         except DataError:
             raise
         except Exception as error:
-            raise DataError(f"cannot read image {name}: {reason(error)}.") from error
+            raise UnreadableImageError(f"cannot read image {name}: {reason(error)}.") from error
 
 
 def _check_size(image: "Image", name: str) -> None:

@@ -1,0 +1,63 @@
+"""Errors of the Python interface in the words of the command line: `--holdout 0.2` instead of `holdout=0.2`."""
+
+import re
+
+_DATA = {
+    name: f"--data.options.{name}" for name in ("holdout", "size", "crop", "layout", "quantize", "skip_unreadable")
+}
+_SHAPE = ("num_classes", "in_channels", "image_size")
+
+FLAGS: dict[str, dict[str, str]] = {
+    "audit": {
+        **{
+            name: f"--{name}"
+            for name in (
+                *("data", "eps", "mean", "std", "normalize", "size", "crop", "split", "holdout", "labels", "classes"),
+                *("channels", "layout", "quantize", "output", "minutes", "map", "weights"),
+            )
+        },
+        **{name: f"--model-args {name}=" for name in _SHAPE},
+        "network": "--builder",
+    },
+    "train": {
+        **_DATA,
+        **{name: f"--model.{name}" for name in (*_SHAPE, "output", "mean", "std")},
+        "network": "--model",
+        "channels": "--data.transforms",
+    },
+    "evaluate": {"network": "--model"},
+}
+"""Command -> Python argument -> its option."""
+
+_PLAIN = ("eps", "mean", "std", "normalize", "minutes", "labels")
+"""Arguments that messages name without a value, as in "expected eps <= 1"."""
+
+_VALUE = r"'[^']*'|\"[^\"]*\"|\([^)]*\)|-?\d+(?:\.\d+)?(?:e-?\d+)?|[\w/:]+"
+
+
+def as_flags(message: str, command: str) -> str:
+    """The message with the options of `command` in place of Python arguments.
+
+    >>> as_flags("expected a holdout, got none; pass holdout=0.2 or split='all'.", "audit")
+    'expected a holdout, got none; pass --holdout 0.2 or --split all.'
+    >>> as_flags("expected eps <= 1, got 8.", "audit")
+    'expected --eps <= 1, got 8.'
+    """
+    options = FLAGS.get(command)
+    if options is None:
+        return message
+    if "split" not in options:
+        message = message.replace(", or split='all' to use everything", "")
+    names = "|".join(options)
+    message = re.sub(rf"(?<![\w-])({names})=({_VALUE})", lambda found: _flag(options, *found.groups()), message)
+    plain = "|".join(name for name in _PLAIN if name in options)
+    return re.sub(rf"\b(expected|got|and|or) ({plain})\b", r"\1 --\2", message) if plain else message
+
+
+def _flag(options: dict[str, str], name: str, value: str) -> str:
+    flag, bare = options[name], value.strip("'\"")
+    if value == "(height, width)":
+        bare = "N"
+    if value == "True":
+        return flag if flag.startswith("--quantize") else f"{flag} true"
+    return f"{flag}{bare}" if flag.endswith("=") else f"{flag} {bare}"
