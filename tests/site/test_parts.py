@@ -36,7 +36,7 @@ def test_every_command_is_described() -> None:
     page = part("command_page").page()
     for name in COMMANDS:
         assert f"\n## holdfast {name}\n" in page
-    assert "| `--eps` | `0.03137` |" in page
+    assert "| `--eps` | `8/255` |" in page
     assert "| `NAME` |  | Name of the dataset" in page
 
 

@@ -85,7 +85,7 @@ def _what(data: Document) -> str:
 
 def _overlap(data: Document) -> list[str]:
     curve, attack = dict(_points(data.part("overlap"))), dict(_points(data.part("attack")))
-    said = []
+    said: list[str] = []
     for radius in [r for r in attack if r > 0] or [data.part("pixels").number("radius") or 0.0]:
         share = _value_at(curve, radius)
         against = f"; under attack it keeps {attack[radius]:.0%}" if radius in attack else ""
