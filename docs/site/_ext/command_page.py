@@ -26,7 +26,7 @@ def _command(name: str, place: str) -> str:
     call = getattr(import_module(module), function)
     text, _, arguments = (inspect.getdoc(call) or "").partition("\nArgs:\n")
     text, _, examples = text.partition("\nUsage examples:\n")
-    shown = f"```console\n{inspect.cleandoc(examples)}\n```" if examples else ""
+    shown = f"```text\n{inspect.cleandoc(examples)}\n```" if examples else ""
     return "\n\n".join(
         part for part in (f"## holdfast {name}", markdown(text.strip()), shown, _options(call, arguments)) if part
     )
