@@ -192,8 +192,12 @@ class IFIAProtocol(Section):
 
 
 class StrongestProtocol(Section):
-    """The strongest attack, with `passes` example-passes per image; radius, k and quantisation are those of `ifia`."""
+    """The strongest attack, with `passes` example-passes per image; radius, k and quantisation are those of `ifia`.
 
+    It takes `limit` of the images of the other attacks, by default all of them.
+    """
+
+    limit: Count | None = None
     passes: Count = 2000
     ig_steps: Count = 50
     judge_points: Count = 5

@@ -153,27 +153,36 @@ class _Job:
         table = None if self.folder is None else Examples(self.folder / "examples.csv")
         rows = list(table.read().rows) if table is not None and table.path.exists() else []
         done = {(row.attack, row.id) for row in rows}
-        size, attacks = self.protocol.batch_size, self.protocol.attacks
-        for start in range(0, len(subset), size):
-            part = subset.subset(range(start, min(start + size, len(subset))))
-            sides: MapCache[CleanSide] = MapCache()
-            for name, attack in attacks.items():
-                if all((name, i) in done for i in part.ids.tolist()):
-                    continue
-                # Run the whole batch even if some of its rows exist: the rows then equal those of an uninterrupted run.
-                shuffled = self.shuffled if name == self.controlled else None
-                found = _attack_batch(
-                    self.model, part, name, attack, self.protocol.seed, accuracy, self.device, sides, shuffled
-                )
-                fresh = [row for row in found if (name, row.id) not in done]
-                if table is not None:
-                    table.append(fresh)
-                rows += fresh
-                self._tell(name, start + len(part), len(subset))
+        size = self.protocol.batch_size
+        for images, attacks in self._groups(subset):
+            for start in range(0, len(images), size):
+                part = images.subset(range(start, min(start + size, len(images))))
+                sides: MapCache[CleanSide] = MapCache()
+                for name, attack in attacks.items():
+                    if all((name, i) in done for i in part.ids.tolist()):
+                        continue
+                    # Run the whole batch even if some of its rows exist: rows then equal those of an uninterrupted run.
+                    shuffled = self.shuffled if name == self.controlled else None
+                    found = _attack_batch(
+                        self.model, part, name, attack, self.protocol.seed, accuracy, self.device, sides, shuffled
+                    )
+                    fresh = [row for row in found if (name, row.id) not in done]
+                    if table is not None:
+                        table.append(fresh)
+                    rows += fresh
+                    self._tell(name, start + len(part), len(images))
         if table is not None and table.path.exists():
             rows = list(table.read().rows)  # a table of an older version has fewer columns than the rows made here
         wanted = set(subset.ids.tolist())  # an earlier call may have attacked more images
-        return [row for row in rows if row.attack in attacks and row.id in wanted]
+        return [row for row in rows if row.id in wanted]
+
+    def _groups(self, subset: Dataset) -> list[tuple[Dataset, dict[str, ExplanationAttack]]]:
+        """The attacks that run on the same images, with these images."""
+        groups: dict[int | None, dict[str, ExplanationAttack]] = {}
+        for name, attack in self.protocol.attacks.items():
+            groups.setdefault(self.protocol.limits.get(name), {})[name] = attack
+        seed = self.protocol.seed
+        return [(_subset(subset, limit, seed)[0], attacks) for limit, attacks in groups.items()]
 
     @property
     def controlled(self) -> str:
@@ -267,8 +276,8 @@ def _attack_batch(
 def _add_chance(summary: dict[str, Any], attacks: Mapping[str, ExplanationAttack], dataset: Dataset) -> None:
     """Add k, and the value of every metric for two random maps where it is known, to the summary of each attack."""
     _, height, width = dataset.image_shape
-    for name, found in summary["attacks"].items():
-        k = attacks[name].eval_k
+    for name in summary["attacks"].keys() & attacks.keys():
+        found, k = summary["attacks"][name], attacks[name].eval_k
         values = {metric.name: metric.by_chance(height, width, k) for metric in METRICS.values()}
         found |= {"k": k, "chance": {metric: value for metric, value in values.items() if value is not None}}
 

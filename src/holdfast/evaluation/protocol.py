@@ -1,7 +1,7 @@
 """Protocol of an evaluation (what to measure) and its result."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -32,6 +32,8 @@ class EvaluationProtocol:
     pgd: PGD | None = None
     limit: int | None = None
     """Images for the attacks on explanations, a stratified subset drawn with the seed; None means all."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """Attack -> smaller number of images for this attack, a stratified part of that subset."""
     pgd_limit: int | None = None
     """Images for PGD, drawn in the same way."""
     apgd: tuple[APGD, ...] = ()

@@ -32,6 +32,8 @@ class MeasureOptions:
     pgd_limit: int | None = None
     strongest: bool = True
     """Also run the strongest attack."""
+    strongest_limit: int | None = None
+    """Images for the strongest attack, a part of those of the other attacks."""
     passes: int | None = None
     """Example-passes per image of the strongest attack."""
     as_before: bool = False
@@ -72,11 +74,12 @@ def protocol_of(config: RunConfig, options: MeasureOptions) -> EvaluationProtoco
     """The evaluation protocol of a config: its attacks on the maps, and PGD and APGD on the prediction."""
     wanted = config.evaluate
     under, under_apgd = wanted.pgd, wanted.apgd
-    names = attack_names(config, options)
+    names, fewer = attack_names(config, options), options.strongest_limit or wanted.strongest.limit
     return EvaluationProtocol(
         attacks=make_attacks(_settings(config, options.passes), names),
         pgd=None if under is None else pgd(**under.model_dump(exclude={"limit"})),
         limit=options.limit or wanted.limit,
+        limits={} if fewer is None else dict.fromkeys((STRONGEST, TRUE_LOGIT), fewer),
         pgd_limit=options.pgd_limit or (under.limit if under is not None else None),
         apgd=() if under_apgd is None else apgd_pair(**under_apgd.model_dump(exclude={"limit"})),
         apgd_limit=options.pgd_limit or (under_apgd.limit if under_apgd is not None else None),
@@ -104,7 +107,7 @@ def _settings(config: RunConfig, passes: int | None = None) -> AttackSettings:
         **wanted.ifia.model_dump(),
         map=wanted.map,
         map_options=wanted.map_options,
-        strongest=wanted.strongest.model_dump() | ({} if passes is None else {"passes": passes}),
+        strongest=wanted.strongest.model_dump(exclude={"limit"}) | ({} if passes is None else {"passes": passes}),
         ensemble=strong,
     )
 
