@@ -48,6 +48,7 @@ from holdfast.models.surrogate import softplus_surrogate as smooth  # noqa: F401
 from holdfast.models.surrogate import softplus_surrogate as softplus_surrogate
 from holdfast.objective.objective import Objective as Objective
 from holdfast.objective.objective import Term as Term
+from holdfast.report.plot import plot as plot
 from holdfast.rng import make_keys as make_keys
 from holdfast.training.loop import fit as fit
 from holdfast.training.settings import FitSettings as FitSettings

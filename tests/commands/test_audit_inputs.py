@@ -125,7 +125,7 @@ def test_grey_pictures_half_weights_and_a_colour_network(project: Path, capsys: 
     assert "8/255 per pixel" in said
     found = summary()
     assert found["natural_accuracy"] >= 0.8
-    told = " ".join(found["notes"])
+    told = " ".join(found["audit"]["notes"])
     assert "stored in float16; holdfast computes in float32" in told
     assert "each image is repeated in three channels" in told
     assert "chance" not in told
@@ -143,12 +143,12 @@ def test_arguments_prefixes_and_a_class_count_that_is_wrong(project: Path, capsy
 
 def test_softmax_outputs_are_noted(project: Path) -> None:
     assert audit("--model nets_of_user:Wrapped --model-args form=softmax --weights inner.pt") == 0
-    assert "the network returns probabilities" in " ".join(summary()["notes"])
+    assert "the network returns probabilities" in " ".join(summary()["audit"]["notes"])
 
 
 def test_chance_level_is_the_first_note(project: Path) -> None:
     assert audit("--model nets_of_user:half --limit 20") == 0  # random weights
-    notes = summary()["notes"]
+    notes = summary()["audit"]["notes"]
     assert notes[0].startswith("accuracy is at chance level: ")
     assert any("the network is built in float16" in note for note in notes)
 
@@ -159,7 +159,7 @@ def test_a_damaged_file_and_an_empty_class(project: Path) -> None:
     for path in (project / "images" / "7").iterdir():
         path.unlink()
     assert audit("--model nets_of_user:grey --weights grey.pt") == 0
-    told = " ".join(summary()["notes"])
+    told = " ".join(summary()["audit"]["notes"])
     assert f"1 of 18 image files cannot be read and are left out: 4/{victim.name}" in told
     assert "1 of 10 class folders have no images: 7" in told
 
@@ -252,7 +252,7 @@ def test_a_pretrained_network_that_nobody_here_wrote(project: Path, capsys: pyte
     assert audit(line) == 2
     assert "choose the logits with --output 0 or --output 1" in capsys.readouterr().err
     assert audit(f"{line} --output 1") == 0
-    assert "the network returns probabilities" in " ".join(summary()["notes"])
+    assert "the network returns probabilities" in " ".join(summary()["audit"]["notes"])
     assert summary()["natural_accuracy"] == 1.0
 
 

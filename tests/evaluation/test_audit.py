@@ -1,6 +1,7 @@
 """The audit answers on one screen, for networks that nobody here wrote, and says what it took for granted."""
 
 import json
+import shlex
 import sys
 import warnings
 from pathlib import Path
@@ -17,6 +18,8 @@ import holdfast as hf
 from holdfast.cli import main
 from holdfast.engine.passes import count_passes
 from holdfast.evaluation.audit import AuditSettings, audit
+from holdfast.evaluation.audit_result import Audit
+from holdfast.runs.next_steps import next_steps
 
 QUICK = AuditSettings(eps=0.1, steps=4, ig_steps=4, limit=12, batch_size=12)
 
@@ -29,8 +32,63 @@ def digits() -> hf.data.Dataset:
 def test_three_lines(digits) -> None:
     answer = str(hf.audit(trained("digits-cnn", 8), digits, QUICK))
     assert len(answer.splitlines()) < 25
-    for word in ("random noise", "strongest attack", "on the true logit", "Kendall", "The maps", "next:"):
+    for word in ("random noise", "strongest attack", "on the true logit", "Kendall", "cannot say", "next:"):
         assert word in answer
+
+
+@pytest.fixture(scope="module")
+def quick(digits, tmp_path_factory: pytest.TempPathFactory) -> tuple[Audit, Path]:
+    """A small audit from Python that writes its files."""
+    out = tmp_path_factory.mktemp("audit")
+    options = {"eps": 0.1, "steps": 2, "ig_steps": 3, "limit": 12, "batch_size": 12, "strong": False}
+    return hf.audit(trained("digits-cnn", 8), digits, out=out, model_name="my net", **options), out
+
+
+def test_python_writes_the_page_too(quick: tuple[Audit, Path]) -> None:
+    answer, out = quick
+    page = (out / "report.html").read_text()
+    assert "Audit of my net on digits" in page
+    assert "hf.audit(model, data, limit=64)" in page
+    stored = json.loads((out / "summary.json").read_text())
+    assert stored["audit"]["verdict"]["sentence"] == answer.verdict
+    assert stored["audit"]["settings"]["steps"] == 2
+    assert stored["attacks"]["random"]["budget"] == {"norm": "Linf", "eps": 0.1, "k": 6}
+    panels = answer.evaluation.panels
+    assert panels is not None
+    assert panels.attack == "ifia-topk"
+    moved = [row for row in answer.evaluation.rows if (row.attack, row.outcome) == ("ifia-topk", "attacked")]
+    worst = min(moved, key=lambda row: (row.score("top_k"), row.score("kendall")))
+    assert panels.ids[0] == worst.id
+
+
+def test_representations_are_short(quick: tuple[Audit, Path], digits) -> None:
+    answer, _ = quick
+    assert repr(answer) == "Audit(my net on digits: cannot say, 12 images)"
+    assert repr(answer.evaluation) == "Evaluation(digits: 12 examples under ifia-topk, random)"
+    assert repr(digits) == "Dataset(digits, test: 360 images of 1 x 8 x 8, 10 classes)"
+
+
+def test_data_frame(quick: tuple[Audit, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, _ = quick
+    pandas = pytest.importorskip("pandas", reason="no pandas here: `pip install pandas`")
+    frame = answer.to_dataframe()
+    assert isinstance(frame, pandas.DataFrame)
+    assert len(frame) == 2 * 12
+    attacked = frame[(frame.attack == "ifia-topk") & (frame.outcome != "misclassified")]
+    assert attacked.top_k.fillna(1).median() == answer.summary["attacks"]["ifia-topk"]["top_k"]["median"]
+
+
+def test_data_frame_without_pandas(quick: tuple[Audit, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(hf.InputError, match="pip install pandas"):
+        quick[0].to_dataframe()
+
+
+def test_options_are_those_of_the_settings(digits) -> None:
+    with pytest.raises(hf.InputError, match=r"options of audit among eps, passes, steps.*got stepz"):
+        hf.audit(trained("digits-cnn", 8), digits, stepz=3)
+    with pytest.raises(hf.InputError, match="not both"):
+        hf.audit(trained("digits-cnn", 8), digits, QUICK, steps=3)
 
 
 def test_attacked_maps_move_more_than_noisy_ones(digits) -> None:
@@ -135,11 +193,24 @@ def test_command(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     assert "normalisation before the network: none" in said
     assert "0 = 0, 1 = 1" in said
-    assert "The maps" in said
-    page = (project / "runs/mine/report.html").read_text()
-    assert "Audit of strangers_net:build" in page
     summary = json.loads((project / "runs/mine/summary.json").read_text())
     assert summary["natural_accuracy"] > 0.8
+    assert summary["audit"]["verdict"]["sentence"] in said
+    page = (project / "runs/mine/report.html").read_text()
+    assert "Audit of strangers_net:build on images" in page
+    assert "not recorded" not in page
+
+
+def test_the_recommended_commands_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = words("--no-strong", "--limit", "8", "--out", "runs/mine")
+    monkeypatch.setattr("sys.argv", ["holdfast", *arguments])
+    assert main(arguments) == 0
+    summary = json.loads((project / "runs/mine/summary.json").read_text())
+    summary["audit"]["verdict"] |= {"answer": "not robust", "reasons": {}}
+    _, harden, again = next_steps(summary)
+    assert main([*shlex.split(harden.command)[1:], "--train.steps", "2", "--quiet"]) == 0
+    assert main(shlex.split(again.command)[1:]) == 0
+    assert (project / "runs/mine-hardened-audit/report.html").exists()
 
 
 def test_command_without_labels(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

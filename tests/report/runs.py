@@ -13,6 +13,7 @@ from holdfast.runs import (
     Examples,
     Panels,
     RunInfo,
+    add_verdict,
     collect_provenance,
     finish,
     summarise,
@@ -165,3 +166,64 @@ def write_demo(root: Path) -> list[Path]:
         panels = make_panels(strength, at)
         folders.append(write_run(root / method, method=method, seed=at, panels=panels, quality=quality))
     return folders
+
+
+KEPT = {0: None, 1: 0.9, 2: 0.6, 3: 0.1, 4: 0.15, 5: 0.05}
+"""Example of `write_audit` -> share of the top pixels that it keeps; 0 is misclassified, all others keep `kept`."""
+
+
+def write_audit(folder: Path, *, n: int = 40, kept: float = 0.4, notes: str = "", **about: Any) -> Path:
+    """An audit of a made-up network: its rows, pictures of the first six examples, and its summary with a verdict."""
+    rows = []
+    for attack, share_of in (
+        ("strongest", lambda i: KEPT.get(i, kept)),
+        ("random", lambda i: None if i == 0 else 0.95),
+    ):
+        for i in range(n):
+            share = share_of(i)
+            known = {"outcome": "misclassified" if i == 0 else "attacked", "notes": notes}
+            scores = dict.fromkeys(("top_k", "kendall"), share)
+            rows.append(example_row(attack=attack, id=i, label=1, prediction=int(i > 0), **known, **scores))
+    settings = {
+        "eps": 8 / 255,
+        "passes": 2000,
+        "steps": 50,
+        "ig_steps": 50,
+        "map": "ig",
+        "seed": 7,
+        "attacks": [],
+        "batch_size": 16,
+    }
+    audit = {"model": "nets:resnet18", "data": "street-signs", "labels": "given", "images": 900, "k": 12}
+    audit |= {"split": "test", "settings": settings, "command": AUDIT_COMMAND} | about
+    info = RunInfo(
+        dataset=audit["data"],
+        method=audit["model"],
+        preset="audit",
+        seed=7,
+        class_names=("stop", "give way"),
+        provenance=collect_provenance(seeds=[7], command=["holdfast", *AUDIT_COMMAND]),
+        audit=audit,
+    )
+    Examples(folder / "examples.csv").append(rows)
+    summary = summarise(rows, info, bootstrap=Bootstrap(resamples=200))
+    for attack in summary["attacks"].values():
+        attack["budget"] = {"norm": "Linf", "eps": audit["settings"]["eps"], "k": audit["k"]}
+    write_json_atomic(folder / "summary.json", add_verdict(summary))
+    write_panels(folder / "panels.npz", make_panels(0.2, 0, count=6, attack="strongest"))
+    return folder
+
+
+AUDIT_COMMAND = [
+    *(
+        "audit",
+        "--model",
+        "nets:resnet18",
+        "--weights",
+        "w.safetensors",
+        "--data",
+        "street-signs",
+        "--out",
+        "runs/signs",
+    )
+]

@@ -1,7 +1,9 @@
 """The page in a real browser, opened from disk: it works, it is quiet, and nothing planted in it runs."""
 
+import base64
 import csv
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -9,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.report.runs import make_panels, make_rows, write_run
+from tests.report.runs import make_panels, make_rows, write_audit, write_run
 
 from holdfast.report import RunView, count_votes, view_runs, write_report, write_vote
+from holdfast.report.pictures import pictures
 from holdfast.runs import Examples, find_runs, read_run, write_panels
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -140,16 +143,54 @@ def test_fits_every_screen_and_theme(
     assert (tmp_path / "shot.png").stat().st_size > 20_000
 
 
-def test_pictures_by_mouse_and_keyboard(show: Open, report_file: Path) -> None:
-    page = show(report_file)
-    assert len(texts(page, "#picker button")) == 8
-    find(page, "#picker button:nth-child(3)").click()
-    assert "example 2" in find(page, "#picture-text").text
+@pytest.fixture(scope="module")
+def audit_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = write_audit(tmp_path_factory.mktemp("audit"), notes="the search ran out of time")
+    return write_report(view_runs([read_run(run)]), run / "report.html")[0]
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_page_of_an_audit_fits_every_screen_and_theme(
+    show: Open, audit_file: Path, size: tuple[int, int], dark: bool
+) -> None:
+    page = show(audit_file, size, dark=dark)
+    assert page.execute_script("return document.documentElement.scrollWidth") <= size[0]
+    for element in ("h1", ".figures", "#worst-title"):  # what a reader sees without scrolling, or nearly
+        assert find(page, element).rect["y"] < 1.2 * size[1]
+
+
+def test_overlay_map_and_image_by_keyboard(show: Open, audit_file: Path) -> None:
+    page = show(audit_file)
+    visible = "return [...document.querySelectorAll('.worst img')].filter(i => i.offsetWidth).map(i => i.className)"
+    assert set(page.execute_script(visible)) == {"picture as-overlay"}
+    page.execute_script("document.getElementById('show-overlay').focus()")
     press(page, keys().ARROW_RIGHT)
-    assert "example 3" in find(page, "#picture-text").text
+    assert page.execute_script(visible) == ["picture as-map"] * 6
+    press(page, keys().ARROW_RIGHT)
+    assert page.execute_script(visible) == ["picture as-image"] * 6
+    find(page, ".switch label:first-child").click()
+    assert page.execute_script(visible) == ["picture as-overlay"] * 6
+    press(page, keys().TAB)
+    assert page.switch_to.active_element.tag_name == "pre"
+
+
+def test_the_page_of_an_audit_prints_on_two_pages(show: Open, audit_file: Path) -> None:
+    page = show(audit_file, dark=True)
+    printed = base64.b64decode(page.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 2
+
+
+def test_pictures_by_mouse_and_keyboard(show: Open, report_file: Path, views: tuple[RunView, ...]) -> None:
+    page, ids = show(report_file), [picture.id for picture in pictures(views)]
+    assert texts(page, "#picker button") == [f"#{i}" for i in ids]
+    find(page, "#picker button:nth-child(3)").click()
+    assert f"example {ids[2]}," in find(page, "#picture-text").text
+    press(page, keys().ARROW_RIGHT)
+    assert f"example {ids[3]}," in find(page, "#picture-text").text
     assert page.switch_to.active_element.get_attribute("aria-checked") == "true"
     press(page, keys().HOME, keys().ARROW_LEFT)
-    assert "example 7" in find(page, "#picture-text").text
+    assert f"example {ids[7]}," in find(page, "#picture-text").text
     assert texts(page, "#cards h3") == ["natural", "madry", "ig_sum_norm", "erar", "erar_plus"]
 
 

@@ -81,7 +81,7 @@ def test_sections_are_there(page: str) -> None:
         assert f'<section id="{part}"' in page
     assert "paper 81.00 %" in page
     assert "natural keeps" in page
-    assert "erar minus natural under ifia-topk, median paired difference: top-k +" in page
+    assert "erar minus natural under ifia-topk, mean paired difference: top-k +" in page
     assert "holdfast train mnist/erar" in page
     assert "prefers-color-scheme: dark" in page
 
@@ -146,7 +146,7 @@ def test_large_pictures_are_reduced_and_many_are_left_out(tmp_path: Path, monkey
     found = pictures(views)
     assert found[0].clean.shape == (100, 173, 3)
     monkeypatch.setattr("holdfast.report.payload.PICTURE_BYTES", 1)
-    packed, left_out = pack_pictures(views, found)
+    packed, left_out = pack_pictures(found)
     assert (len(packed), left_out) == (1, 2)
     assert "2 more examples are in the run directories" in report_html(views)
 

@@ -125,15 +125,13 @@ def audit(
     from holdfast.commands.progress import measuring
     from holdfast.config import check_eps, index_or_key, parse_arguments, parse_number
     from holdfast.engine.passes import count_passes
-    from holdfast.evaluation.audit import AuditSettings, fit_to_minutes
+    from holdfast.evaluation.audit import PAGE, AuditSettings, fit_to_minutes, write_page
     from holdfast.evaluation.audit import audit as run_audit
     from holdfast.evaluation.certify import certify_audit
     from holdfast.evaluation.cost import CostEstimate
     from holdfast.experiment.audit_inputs import ImageOptions, open_images
     from holdfast.experiment.layout import check_not_training_run
     from holdfast.experiment.networks import ModelOptions, open_model
-    from holdfast.report import view_runs, write_report
-    from holdfast.runs import read_run
     from holdfast.training import pick_device
 
     console, where = Console(), pick_device(device)
@@ -189,7 +187,7 @@ def audit(
         settings = fit_to_minutes(network, images, settings, minutes, device=where)
         fits = f"{settings.limit} images with {_depth(settings)} fit into {minutes:g} minutes"
         console.print(fits, style="dim", highlight=False)
-    page, title = out / "report.html", f"Audit of {model}"
+    words = _without_minutes(sys.argv[1:], settings)
     try:
         with count_passes() as counter, measuring(console, quiet) as on_progress:
             cost = CostEstimate(settings.attack_names, counter, say=lambda text: console.print(text, highlight=False))
@@ -207,32 +205,41 @@ def audit(
                 device=where,
                 on_progress=told_both,
                 notes=opened.notes,
+                model_name=model,
+                data_name=images.name if data is None else data.name,
+                origin=_origin(words, opened),
             )
             shared: dict[str, Any] = {"labels": labels, "out": out, "device": where, "on_progress": on_progress}
             proved = certify_audit(network, images, settings, **shared) if certify else None
     except KeyboardInterrupt:
-        raise _interrupted(out, page, title, settings) from None
+        raise _interrupted(out, words) from None
     console.print(str(answer), highlight=False, soft_wrap=True)
     if proved is not None:
         console.print(f"\n{proved}", highlight=False, soft_wrap=True)
-    write_report(view_runs([read_run(out)]), page, title=title)
-    console.print(f"\nreport: {page}", highlight=False, soft_wrap=True)
+        write_page(out)
+    console.print(f"\nreport: {out / PAGE}", highlight=False, soft_wrap=True)
 
 
-def _interrupted(out: Path, page: Path, title: str, settings: "AuditSettings") -> Exception:
-    """Write the report of what is there, and say which command goes on."""
-    from holdfast.report import view_runs, write_report
+def _origin(words: list[str], opened: "OpenedModel") -> dict[str, Any]:
+    """What the next commands need: the words of this one, and the names of the run that trained the network."""
+    run = opened.config
+    known = {} if run is None else {"network": run.model.name, "dataset": run.dataset}
+    return {**known, "command": words if words[:1] == ["audit"] else ()}
+
+
+def _interrupted(out: Path, words: list[str]) -> Exception:
+    """Say where the report of what is there is, and which command goes on."""
+    from holdfast.evaluation.audit import PAGE
     from holdfast.runs import read_run
     from holdfast.training import Interrupted
 
-    command = shlex.join(["holdfast", *_without_minutes(sys.argv[1:], settings)])
+    command = shlex.join(["holdfast", *words])
     rows = read_run(out).examples.rows if (out / "examples.csv").exists() else ()
     if not rows:
         return Interrupted(f"interrupted before the first rows; start again with: {command}", signal="SIGINT")
-    write_report(view_runs([read_run(out)]), page, title=title)
     done = len({row.id for row in rows})
     return Interrupted(
-        f"interrupted after {done} images; report so far: {page}; go on with: {command}", signal="SIGINT"
+        f"interrupted after {done} images; report so far: {out / PAGE}; go on with: {command}", signal="SIGINT"
     )
 
 

@@ -37,8 +37,8 @@ def evaluate(
         run: Run directory, as written by `holdfast train`.
         limit: Number of test images whose maps are attacked, a stratified subset; by default as in the config.
         pgd_limit: Number of test images for the accuracy under PGD and APGD; by default as in the config.
-        strongest_limit: Number of test images for the strongest attack, a part of those of --limit; by default as in the
-            config.
+        strongest_limit: Number of test images for the strongest attack, a part of those of --limit; by default as in
+            the config.
         strongest: Also run the strongest attack, which takes the worst of several searches per image.
         thorough: Give the strongest attack ten times its passes per image.
         as_before: Use the protocol of version 0.1: the reference attack, the ensemble of eight attacks, random noise.

@@ -12,7 +12,7 @@ from holdfast.errors import expected
 Indices = Tensor | list[int] | range
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Dataset:
     """Images with labels, stable ids and their origin.
 
@@ -49,6 +49,10 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def __repr__(self) -> str:
+        size = " x ".join(str(n) for n in self.image_shape)
+        return f"Dataset({self.name}, {self.split}: {len(self):,} images of {size}, {self.num_classes} classes)"
 
     @property
     def num_classes(self) -> int:

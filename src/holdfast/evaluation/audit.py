@@ -5,8 +5,8 @@ print(result)
 """
 
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,26 @@ from holdfast.engine.checks import check_outputs
 from holdfast.engine.modes import evaluating
 from holdfast.engine.passes import count_passes
 from holdfast.errors import expected
+from holdfast.evaluation.audit_result import Audit
 from holdfast.evaluation.cost import Clock, fit_images_and_steps
 from holdfast.evaluation.evaluate import evaluate
-from holdfast.evaluation.preflight import chance_note, check_before_attacks
-from holdfast.evaluation.protocol import Evaluation, EvaluationProtocol, OnProgress
+from holdfast.evaluation.preflight import check_before_attacks
+from holdfast.evaluation.protocol import EvaluationProtocol, OnProgress
 from holdfast.models import Classifier
 from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd
-from holdfast.runs.controls import IMAGE
+from holdfast.report import view_runs, write_report
 from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST, TRUE_LOGIT
+from holdfast.runs.provenance import without_folders
+from holdfast.runs.run import read_run
 from holdfast.runs.summary import RunInfo
-from holdfast.storage.json_files import write_json_atomic
+from holdfast.runs.verdict import decisive
 from holdfast.types import Attribution
 
-STURDY, FRAGILE = 0.8, 0.5
-"""Thresholds on the median share of top pixels kept: robust from `STURDY` on, not robust below `FRAGILE`."""
+PAGE = "report.html"
+"""Name of the page in the output folder."""
+
+PANELS = 3
+"""Examples kept as pictures besides the worst: the first ones, which are the same for every network."""
 
 PROBE_IMAGES, PROBE_STEPS, PROBE_PASSES = 4, 2, 400
 """What `fit_to_minutes` times."""
@@ -50,14 +56,6 @@ FEWEST_PASSES = 600
 
 SHARE_FOR_ATTACKS = 0.75
 """Part of the time that `fit_to_minutes` plans for the attacks; the rest is for accuracy, checks and the report."""
-
-TITLES = {
-    CONTROL: "random noise",
-    REFERENCE: "top-k attack",
-    STRONGEST: "strongest attack",
-    TRUE_LOGIT: "on the true logit",
-}
-"""Attack name -> its name in the printed audit; other attacks are printed under their own name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,90 +111,6 @@ class AuditSettings:
         return max(1, height * width // 10) if self.k is None else self.k
 
 
-@dataclass(frozen=True, kw_only=True)
-class Audit:
-    """Result of an audit: the full evaluation, and a one-screen text summary (`str(audit)`)."""
-
-    evaluation: Evaluation
-    settings: AuditSettings
-    k: int
-    notes: tuple[str, ...] = ()
-
-    @property
-    def summary(self) -> dict[str, Any]:
-        """The content of `summary.json`."""
-        return self.evaluation.summary
-
-    def __str__(self) -> str:
-        return "\n".join([*self._figures(), "", self.verdict, "", self.advice, *(f"note: {n}" for n in self.notes)])
-
-    @property
-    def decisive(self) -> str:
-        """The attack behind the verdict: the strongest if it was run, else the first that is not the random control."""
-        names = [name for name in self.settings.attack_names if name != CONTROL] or [CONTROL]
-        return STRONGEST if STRONGEST in names else names[0]
-
-    @property
-    def verdict(self) -> str:
-        """One sentence that says whether the maps are robust."""
-        kept = self._median(self.decisive, "top_k")
-        if kept is None:
-            return "No image could be attacked, so there is no verdict; see the outcomes in the report."
-        what = f"the median image keeps {kept:.0%} of its top {self.k} pixels"
-        if kept >= STURDY:
-            return f"The maps are robust to these attacks: {what}."
-        word = "not robust" if kept < FRAGILE else "partly robust"
-        return f"The maps are {word}: under a small perturbation that keeps the prediction, {what}."
-
-    @property
-    def advice(self) -> str:
-        """The recommended next step."""
-        kept = self._median(self.decisive, "top_k")
-        if kept is None:
-            return "next: check the labels and the preprocessing; the network must predict the given labels."
-        if kept >= STURDY:
-            return "next: audit more images (--limit None), and images from the data you use in practice."
-        return (
-            "next: look at the worst examples in the report. Do not use these maps as evidence. Fine-tune the network "
-            "for robust maps (holdfast train ... --init WEIGHTS) and audit it again."
-        )
-
-    def _figures(self) -> list[str]:
-        summary = self.summary
-        budget = f"{self.settings.eps * 255:g}/255" if self.settings.eps < 0.2 else f"{self.settings.eps:g}"
-        lines = [
-            f"{summary['n']} images attacked; accuracy {_share(summary['natural_accuracy'])} on "
-            f"{summary['natural_accuracy_n']:,} images"
-            + "".join(
-                f", {_share(summary[f'{name}_accuracy'])} under {name.upper()} on {summary[f'{name}_accuracy_n']:,}"
-                for name in ("pgd", "apgd")
-                if summary.get(f"{name}_accuracy") is not None
-            ),
-            f"medians under a perturbation of at most {budget} per pixel that keeps the prediction:",
-            f"  {'':18s}{'top ' + str(self.k) + ' kept':>16s}{'Kendall':>12s}{'attack failed':>20s}",
-        ]
-        names = sorted(self.settings.attack_names, key=lambda name: name != CONTROL)  # the random control first
-        lines += [self._line(name, TITLES.get(name, name)) for name in names if name in summary["attacks"]]
-        return [*lines, *self._image_line()]
-
-    def _image_line(self) -> list[str]:
-        """The image itself as a map, under the decisive attack: how much of the change is that of the image."""
-        image = self.summary["attacks"].get(self.decisive, {}).get("controls", {}).get(IMAGE)
-        if image is None:
-            return []
-        top_k, kendall = (image[metric]["median"] for metric in ("top_k", "kendall"))
-        return [f"  {'image as a map':18s}{_share(top_k):>16s}{_number(kendall):>12s}{'-':>20s}"]
-
-    def _line(self, name: str, label: str) -> str:
-        top_k, kendall = (self._median(name, metric) for metric in ("top_k", "kendall"))
-        failed = self.summary["attacks"][name]["failed_share"]
-        return f"  {label:18s}{_share(top_k):>16s}{_number(kendall):>12s}{_share(failed):>20s}"
-
-    def _median(self, name: str, metric: str) -> float | None:
-        value: float | None = self.summary["attacks"][name][metric]["median"]
-        return value
-
-
 def audit(
     model: nn.Module,
     data: Dataset | Iterable[Any],
@@ -207,21 +121,29 @@ def audit(
     device: torch.device | str | None = None,
     on_progress: OnProgress | None = None,
     notes: Iterable[str] = (),
+    model_name: str = "",
+    data_name: str = "",
+    origin: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> Audit:
     """Measure how far small perturbations change the maps of `model` on `data`, compared with random noise.
 
-    `data` is a holdfast dataset or loader, or a PyTorch DataLoader of (x, y). `labels="predicted"` explains the
-    predicted class instead of the given label; use it for images without labels. `out` is a folder for rows and
-    summary; an interrupted audit resumes from it. `notes` on the network are kept with those on data and accuracy.
+    `data` is a holdfast dataset or loader, or a PyTorch DataLoader of (x, y). The options are the fields of
+    `AuditSettings`; pass them as keyword arguments or as `settings`. `labels="predicted"` explains the predicted class
+    instead of the given label; use it for images without labels. `out` is a folder for rows, summary and the page
+    report.html; an interrupted audit resumes from it. `notes` on the network are kept with those on data and accuracy.
+
+    `model_name` and `data_name` are how the page calls the network and the data; by default the name of its class and
+    of the dataset. `origin` is for the commands that the page recommends: `command`, the words of the command line, and
+    for a network of a run directory `network` and `dataset`, their registered names.
 
     >>> import holdfast as hf
     >>> net = hf.models.build("digits-cnn", seed=0)
-    >>> settings = hf.AuditSettings(eps=0.1, steps=2, ig_steps=3, limit=8, strong=False)
-    >>> result = hf.audit(net, hf.data.load("digits", split="test"), settings, labels="predicted")
-    >>> result.summary["n"]
-    8
+    >>> data = hf.data.load("digits", split="test")
+    >>> hf.audit(net, data, labels="predicted", eps=0.1, steps=2, ig_steps=3, limit=8, strong=False)
+    Audit(DigitsCNN on digits: cannot say, 8 images)
     """
-    settings, data = settings or AuditSettings(), as_dataset(data)
+    settings, data = _settings(settings, options), as_dataset(data)
     network = model if isinstance(model, Classifier) else Classifier(model)
     if labels not in ("given", "predicted"):
         raise expected("labels = 'given' or 'predicted'", got=repr(labels))
@@ -230,13 +152,58 @@ def audit(
     k = settings.top_k(data)
     limit = len(data) if settings.limit is None else min(settings.limit, len(data))
     check_before_attacks(network, data.stratified(limit, settings.seed), _explained(settings), device)
-    info = RunInfo(dataset=data.name, method="audit", preset="", seed=settings.seed, class_names=data.class_names)
-    done = evaluate(network, data, _protocol(settings, k), info=info, out=out, device=device, on_progress=on_progress)
-    told = _notes(done, data, labels, notes)
-    summary = done.summary | {"notes": list(told)}
-    if out is not None:
-        write_json_atomic(Path(out) / "summary.json", summary)
-    return Audit(evaluation=replace(done, summary=summary), settings=settings, k=k, notes=told)
+    named, command = model_name or type(network.net).__name__, tuple((origin or {}).get("command", ()))
+    about: dict[str, Any] = {
+        "model": without_folders(named),
+        "data": without_folders(data_name) or data.name,
+        "labels": labels,
+        "images": len(data),
+        "split": data.split,
+        "k": k,
+        "settings": _described(settings),
+        "told": [*notes, *data.notes],
+        **(origin or {}),
+        "command": [without_folders(word) for word in command],
+    }
+    info = RunInfo(
+        dataset=about["data"],
+        method=about["model"],
+        preset="audit",
+        seed=settings.seed,
+        class_names=data.class_names,
+        audit=about,
+    )
+    protocol = _protocol(settings, k)
+    try:
+        done = evaluate(network, data, protocol, info=info, out=out, device=device, on_progress=on_progress)
+    except KeyboardInterrupt:
+        write_page(out, info)
+        raise
+    write_page(out, info)
+    return Audit(evaluation=done, settings=settings, k=k, command=command)
+
+
+def write_page(out: Path | str | None, info: RunInfo | None = None) -> None:
+    """Write the page of an audit, or of what there is of one that was interrupted (`info`); none without rows."""
+    if out is not None and (Path(out) / "examples.csv").exists() and (run := read_run(out)).examples.rows:
+        write_report(view_runs([run], unfinished=info), Path(out) / PAGE)
+
+
+def _settings(settings: AuditSettings | None, options: dict[str, Any]) -> AuditSettings:
+    if settings is not None and options:
+        raise expected("settings or options of audit, not both", got=f"settings and {', '.join(options)}")
+    names = [field.name for field in fields(AuditSettings)]
+    if unknown := [name for name in options if name not in names]:
+        raise expected(f"options of audit among {', '.join(names)}", got=", ".join(unknown))
+    return settings or AuditSettings(**options)
+
+
+def _described(settings: AuditSettings) -> dict[str, Any]:
+    """The settings for `summary.json`; an attribution object is named by its class."""
+    found = {field.name: getattr(settings, field.name) for field in fields(settings) if field.name != "attribution"}
+    if settings.attribution is not None:
+        found["map"] = type(settings.attribution).__name__
+    return found | {"attacks": list(settings.attack_names)}
 
 
 def fit_to_minutes(
@@ -282,6 +249,7 @@ def _protocol(settings: AuditSettings, k: int) -> EvaluationProtocol:
     explained = _explained(settings)
     search = settings.search_ig_steps if getattr(explained, "points", 1) > settings.search_ig_steps else None
     strong = {"ig_steps": settings.ig_steps, "judge_points": settings.search_ig_steps}
+    centred = decisive(settings.attack_names) == STRONGEST and settings.attribution is None
 
     def shared(name: str) -> AttackSettings:
         return AttackSettings(
@@ -290,6 +258,7 @@ def _protocol(settings: AuditSettings, k: int) -> EvaluationProtocol:
             k=k,
             ig_steps=settings.ig_steps,
             map=settings.map,
+            map_options={"score": "centred-logit"} if centred and name == CONTROL else {},  # that of the verdict
             attribution=settings.attribution,
             search_ig_steps=search,
             strongest=strong | {"passes": round(_share_of(name, settings) * settings.passes)},
@@ -306,6 +275,8 @@ def _protocol(settings: AuditSettings, k: int) -> EvaluationProtocol:
         pgd_limit=settings.limit,
         apgd_limit=settings.limit,
         accuracy_limit=settings.accuracy_limit,
+        panels=PANELS,
+        pictured=decisive(settings.attack_names),
         diagnose=8,
         batch_size=settings.batch_size,
         seed=settings.seed,
@@ -330,28 +301,3 @@ def _relabelled(model: nn.Module, data: Dataset, device: torch.device | str | No
     y = logits.argmax(1).cpu()
     names = data.class_names if int(y.max()) < len(data.class_names) else tuple(map(str, range(int(y.max()) + 1)))
     return replace(data, y=y, class_names=names)
-
-
-def _notes(done: Evaluation, data: Dataset, labels: str, more: Iterable[str]) -> tuple[str, ...]:
-    """Notes of the audit, the gravest first: accuracy, then network and data, then the attacks."""
-    accuracy, n = done.summary["natural_accuracy"], done.summary["natural_accuracy_n"]
-    chance = chance_note(round((accuracy or 0) * n), n, data.num_classes) if labels == "given" else ""
-    notes = [chance] if chance else []
-    if labels == "given" and accuracy is not None and accuracy < 0.5:
-        order = ", ".join(data.class_names[:4])
-        notes.append(
-            f"only {accuracy:.0%} of the predictions equal the labels. The assumed order of classes is {order}, ... "
-            "Check that this is the order of the network's outputs and that its normalisation is set (mean, std)."
-        )
-    notes += [*more, *data.notes]
-    for attack in list(done.summary["attacks"].values())[:1]:
-        notes += attack["warnings"]
-    return tuple(notes)
-
-
-def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%}"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"

@@ -33,6 +33,7 @@ from holdfast.runs.panels import write_panels
 from holdfast.runs.provenance import collect_provenance
 from holdfast.runs.rows import ExampleRow, Examples
 from holdfast.runs.summary import RunInfo, share_with_interval, summarise
+from holdfast.runs.verdict import add_verdict
 from holdfast.storage.json_files import write_json_atomic
 from holdfast.storage.lock import owned
 from holdfast.types import MapCache, Model
@@ -77,6 +78,9 @@ def evaluate(
         for name, warnings in (*job.diagnoses(subset).items(), *job.missing_controls().items()):
             if name in summary["attacks"]:
                 summary["attacks"][name]["warnings"] += warnings
+        for name, part in summary["attacks"].items():
+            part["budget"] = _budget(protocol.attacks[name])
+        summary = add_verdict(summary)
         panels = make_panels(model, subset, protocol, rows, device)
         if folder is not None:
             write_json_atomic(folder / "summary.json", summary)
@@ -280,6 +284,13 @@ def _add_chance(summary: dict[str, Any], attacks: Mapping[str, ExplanationAttack
         found, k = summary["attacks"][name], attacks[name].eval_k
         values = {metric.name: metric.by_chance(height, width, k) for metric in METRICS.values()}
         found |= {"k": k, "chance": {metric: value for metric, value in values.items() if value is not None}}
+
+
+def _budget(attack: ExplanationAttack) -> dict[str, Any]:
+    """Norm and radius of the ball and k, with the keys of `holdfast.runs.budget.Budget`."""
+    ball = attack.ball
+    norm, eps = (None, None) if ball is None else (type(ball).__name__, ball.eps)
+    return {"norm": norm, "eps": eps, "k": attack.eval_k}
 
 
 def _subset(dataset: Dataset, limit: int | None, seed: int) -> tuple[Dataset, str]:

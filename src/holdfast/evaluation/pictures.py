@@ -12,6 +12,9 @@ from holdfast.runs.panels import Panels
 from holdfast.runs.rows import ExampleRow
 from holdfast.types import Model
 
+WORST = 3
+"""Number of the most damaged examples that are kept as pictures."""
+
 
 def make_panels(
     model: Model,
@@ -20,16 +23,17 @@ def make_panels(
     rows: Sequence[ExampleRow],
     device: torch.device | str | None,
 ) -> Panels | None:
-    """Pictures of the first few images, which are the same for every network, and of the three with the lowest Kendall.
+    """Pictures of the three images that keep least of their maps, and of the first few, the same for every network.
 
-    The first attack runs on these images once more. Its result depends only on the example, so the pictures match the
-    rows, even if the rows were written before an interruption.
+    The attack that is pictured runs on these images once more. Its result depends only on the example, so the pictures
+    match the rows, even if the rows were written before an interruption.
     """
-    name, attack = next(iter(protocol.attacks.items()))
+    name = protocol.pictured or next(iter(protocol.attacks))
+    attack = protocol.attacks[name]
     positions = {example: row for row, example in enumerate(subset.ids.tolist())}
     moved = [row for row in rows if row.attack == name and row.outcome == "attacked"]
-    moved.sort(key=lambda row: row.score("kendall") or 0)
-    chosen = list(dict.fromkeys([*subset.ids.tolist()[: protocol.panels], *(row.id for row in moved[:3])]))
+    moved.sort(key=lambda row: [row.score(metric) or 0 for metric in ("top_k", "kendall")])
+    chosen = list(dict.fromkeys([*(row.id for row in moved[:WORST]), *subset.ids.tolist()[: protocol.panels]]))
     if not protocol.panels or not chosen or subset.image_shape[0] not in (1, 3):
         return None
     part = subset.subset([positions[i] for i in chosen])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -12,8 +12,12 @@ from holdfast.attacks.base import ExplanationAttack
 from holdfast.attacks.pgd import PGD
 from holdfast.data.dataset import Dataset, to_float
 from holdfast.rng import make_keys
+from holdfast.runs.dataframe import rows_to_dataframe
 from holdfast.runs.panels import Panels
 from holdfast.runs.rows import ExampleRow
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 OnProgress = Callable[[str, int, int], None]
 """Called after every batch with (name of the measurement, examples done, examples in total)."""
@@ -44,19 +48,29 @@ class EvaluationProtocol:
     """Images for the natural accuracy, a stratified sample that includes all attacked images; None means all."""
     panels: int = 6
     """Examples kept as pictures, in addition to the three worst."""
+    pictured: str = ""
+    """Name of the attack that the pictures show; by default the first."""
     diagnose: int = 0
     """Images on which the attacks are checked for gradient masking; 0 skips the check."""
     batch_size: int = 64
     seed: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Evaluation:
     """One row per attack and example, their summary, and pictures of a few examples."""
 
     rows: tuple[ExampleRow, ...]
     summary: dict[str, Any]
     panels: Panels | None = None
+
+    def __repr__(self) -> str:
+        attacks = ", ".join(self.summary["attacks"]) or "no attack"
+        return f"Evaluation({self.summary['dataset']}: {self.summary['n']} examples under {attacks})"
+
+    def to_dataframe(self) -> "DataFrame":
+        """The rows as a pandas data frame, with one column per metric."""
+        return rows_to_dataframe(self.rows)
 
 
 def tensors(part: Dataset, seed: int, device: torch.device | str | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -25,8 +25,7 @@ class Comparison:
         """The differences as one sentence."""
         parts = [_phrase(name, difference) for name, difference in self.differences.items()]
         return (
-            f"{self.run.label} minus {self.base.label} under {self.attack}, median paired difference: "
-            f"{'; '.join(parts)}."
+            f"{self.run.label} minus {self.base.label} under {self.attack}, mean paired difference: {'; '.join(parts)}."
         )
 
 
@@ -67,9 +66,9 @@ def differences_of(
 def _phrase(name: str, difference: Difference) -> str:
     metric = METRICS[name]
     title = metric.in_text
-    if difference.median is None or difference.ci95 is None:
+    if difference.mean is None or difference.mean_ci95 is None:
         return f"{title}: no examples in common"
     scale, unit, digits = (100, " points", 1) if metric.unit == "percent" else (1, "", 3)
-    low, high = (f"{end * scale:+.{digits}f}" for end in difference.ci95)
-    said = f"{title} {difference.median * scale:+.{digits}f}{unit} [{low}, {high}], n = {difference.n:,} pairs"
+    low, high = (f"{end * scale:+.{digits}f}" for end in difference.mean_ci95)
+    said = f"{title} {difference.mean * scale:+.{digits}f}{unit} [{low}, {high}], n = {difference.n:,} pairs"
     return f"{said} (the interval includes zero, so this may be chance)" if difference.includes_zero else said

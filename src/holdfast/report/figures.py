@@ -67,7 +67,7 @@ def box_figure(plots: Sequence[BoxPlot]) -> "Figure":
     """The variance figure of the paper: one box per method, top-k and Kendall side by side."""
     boxes = [[box for box in plot.boxes if not box.control] for plot in plots]
     with _quiet():
-        figure = _figure(width=3.4 * len(plots), height=0.8 + 0.42 * max(len(row) for row in boxes))
+        figure = new_figure(width=3.4 * len(plots), height=0.8 + 0.42 * max(len(row) for row in boxes))
         axes = figure.subplots(1, len(plots), squeeze=False)[0]
         for axis, plot, row in zip(axes, plots, boxes, strict=True):
             stats = [_bxp(box) for box in reversed(row)]
@@ -83,7 +83,7 @@ def loss_figure(charts: Sequence[Curves]) -> "Figure":
     columns = min(3, len(charts))
     rows = -(-len(charts) // columns)
     with _quiet():
-        figure = _figure(width=2.6 * columns, height=2.0 * rows)
+        figure = new_figure(width=2.6 * columns, height=2.0 * rows)
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
         for axis, chart in zip(axes, charts, strict=False):
             for curve in chart.curves:
@@ -102,7 +102,7 @@ def loss_figure(charts: Sequence[Curves]) -> "Figure":
 def certificate_figure(runs: Sequence[OverlapCurves]) -> "Figure":
     """Certified and attacked share of the top pixels of the smoothed map over the radius, one axis per run."""
     with _quiet():
-        figure = _figure(width=3.2 * len(runs), height=2.6)
+        figure = new_figure(width=3.2 * len(runs), height=2.6)
         axes = figure.subplots(1, len(runs), squeeze=False, sharey=True)[0]
         for axis, curves in zip(axes, runs, strict=True):
             for points, label, color in ((curves.certified, "certified", 0), (curves.attacked, "under attack", 1)):
@@ -119,7 +119,7 @@ def panel_figure(picture: Picture, views: Sequence[RunView]) -> "Figure":
     """The first figure of the paper: one row per method, with one colour scale for the maps of all methods."""
     titles = ("Image", "Perturbed", "Map", "Map, perturbed")
     with _quiet():
-        figure = _figure(width=6.0, height=1.55 * len(picture.shots) + 0.3)
+        figure = new_figure(width=6.0, height=1.55 * len(picture.shots) + 0.3)
         grid = figure.subplots(len(picture.shots), 4, squeeze=False)
         for row, shot in zip(grid, picture.shots, strict=True):
             for axis, pixels in zip(row[:2], (picture.clean, shot.perturbed), strict=True):
@@ -149,7 +149,8 @@ def _bxp(box: Box) -> dict[str, Any]:
     return {"label": box.label, "med": box.stat.median, "q1": low, "q3": high, **ends}
 
 
-def _figure(*, width: float, height: float) -> "Figure":
+def new_figure(*, width: float, height: float) -> "Figure":
+    """An empty figure in inches, apart from the figures of pyplot."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

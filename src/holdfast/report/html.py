@@ -6,6 +6,7 @@ from typing import Any
 from holdfast.report.certificates import page_certificates
 from holdfast.report.charts import box_plots, method_colors, training_curves
 from holdfast.report.compare import compare
+from holdfast.report.lead import page_lead
 from holdfast.report.page import render_page
 from holdfast.report.payload import payload, to_script_json
 from holdfast.report.pictures import pictures
@@ -15,8 +16,8 @@ from holdfast.report.tables import conventions_table, exclusions_table, ordered,
 from holdfast.report.view import RunView, datasets
 from holdfast.runs.provenance import now, package_version
 
-STYLES = ("base.css", "report.css")
-SCRIPTS = ("data.js", "pictures.js", "rows.js", "start.js")
+STYLES = ("base.css", "report.css", "audit.css", "print.css")
+SCRIPTS = ("data.js", "heat.js", "pictures.js", "rows.js", "start.js")
 
 
 def report_html(views: Sequence[RunView], *, title: str = "") -> str:
@@ -24,16 +25,19 @@ def report_html(views: Sequence[RunView], *, title: str = "") -> str:
     colors = method_colors(views)
     found = pictures(views)
     data = payload(views, colors, found)
+    first = views[0] if len(views) == 1 else None
+    lead = page_lead(first, first.audit, found) if first is not None and first.audit is not None else None
     return render_page(
         "report.html.jinja",
         styles=STYLES,
         scripts=SCRIPTS,
-        title=title or _title(views),
+        title=title or (lead["title"] if lead else _title(views)),
+        lead=lead,
         data=to_script_json(data),
-        groups=[_group(group, colors) for group in datasets(views).values()],
+        groups=[_group(group, colors, with_findings=lead is None) for group in datasets(views).values()],
         colors=colors,
         runs=[page_provenance(view) for view in views],
-        notes=_notes(views),
+        notes=[] if lead else _notes(views),  # the lead has them
         certificates=page_certificates(views),
         exclusions=page_table(exclusions_table(views)),
         pictures=len(data["pictures"]),
@@ -49,13 +53,13 @@ def _title(views: Sequence[RunView]) -> str:
     return f"Robustness of explanations: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
 
 
-def _group(views: Sequence[RunView], colors: dict[str, int]) -> dict[str, Any]:
+def _group(views: Sequence[RunView], colors: dict[str, int], *, with_findings: bool) -> dict[str, Any]:
     """The content of the page for one dataset."""
     comparisons = compare(views)
     quality, controls = quality_table(views), controls_table(views)
     return {
-        "dataset": views[0].dataset,
-        "findings": findings(views, comparisons),
+        "dataset": views[0].group,
+        "findings": findings(views, comparisons) if with_findings else [],
         "results": page_table(results_table(views, comparisons)),
         "boxes": [page_boxes(plot) for plot in box_plots(views, colors)],
         "curves": [page_curves(chart) for chart in training_curves(views, colors)],

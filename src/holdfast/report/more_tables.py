@@ -192,4 +192,4 @@ def _hardware(view: RunView) -> str:
 
 
 def _dataset(views: Sequence[RunView]) -> str:
-    return views[0].dataset if views else ""
+    return views[0].group if views else ""

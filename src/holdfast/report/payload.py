@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from holdfast.metrics.registry import METRICS, Metric
 from holdfast.report.document import one_line
-from holdfast.report.pictures import Picture, Shot, png_uri
+from holdfast.report.overlay import png_uri
+from holdfast.report.pictures import Picture, Shot
 from holdfast.report.view import RunView, headline_attack
 from holdfast.runs import OUTCOMES, ExampleRow, metrics_of
 
@@ -23,10 +24,10 @@ _UNESCAPED = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2
 
 def payload(views: Sequence[RunView], colors: Mapping[str, int], found: Sequence[Picture]) -> dict[str, Any]:
     """All data for the script, in JSON types."""
-    shown, left_out = pack_pictures(views, found)
+    shown, left_out = pack_pictures(found)
     return {
         "runs": [
-            {"label": v.label, "dataset": v.dataset, "color": colors[v.label], "classes": list(v.class_names)}
+            {"label": v.label, "dataset": v.group, "color": colors[v.label], "classes": list(v.class_names)}
             for v in views
         ],
         "outcomes": list(OUTCOMES),
@@ -76,13 +77,12 @@ def pack_rows(views: Sequence[RunView]) -> dict[str, Any]:
     return {"n": len(rows), "attacks": attacks, "winners": winners, "columns": columns}
 
 
-def pack_pictures(views: Sequence[RunView], found: Sequence[Picture]) -> tuple[list[dict[str, Any]], int]:
+def pack_pictures(found: Sequence[Picture]) -> tuple[list[dict[str, Any]], int]:
     """As many pictures as fit the size limit, at least one, and the number of omitted ones."""
-    rows = _rows_by_place(views, found)
     packed: list[dict[str, Any]] = []
     size = 0
     for picture in found:
-        one = _pack_picture(picture, rows)
+        one = _pack_picture(picture)
         size += len(one["clean"]) + sum(
             len(s[k]) for s in one["shots"] for k in ("perturbed", "clean_map", "perturbed_map")
         )
@@ -92,7 +92,7 @@ def pack_pictures(views: Sequence[RunView], found: Sequence[Picture]) -> tuple[l
     return packed, len(found) - len(packed)
 
 
-def _pack_picture(picture: Picture, rows: Mapping[tuple[int, str, int], ExampleRow]) -> dict[str, Any]:
+def _pack_picture(picture: Picture) -> dict[str, Any]:
     return {
         "dataset": picture.dataset,
         "id": picture.id,
@@ -100,11 +100,12 @@ def _pack_picture(picture: Picture, rows: Mapping[tuple[int, str, int], ExampleR
         "name": one_line(picture.name),
         "scale": round(picture.scale, 3),
         "clean": png_uri(picture.clean),
-        "shots": [_pack_shot(shot, rows.get((shot.view, shot.attack, picture.id))) for shot in picture.shots],
+        "shots": [_pack_shot(shot) for shot in picture.shots],
     }
 
 
-def _pack_shot(shot: Shot, row: ExampleRow | None) -> dict[str, Any]:
+def _pack_shot(shot: Shot) -> dict[str, Any]:
+    row = shot.row
     return {
         "run": shot.view,
         "attack": one_line(shot.attack),
@@ -114,16 +115,6 @@ def _pack_shot(shot: Shot, row: ExampleRow | None) -> dict[str, Any]:
         "perturbed_map": png_uri(shot.perturbed_map),
         "outcome": row.outcome if row else None,
         **{name: row.score(name) if row else None for name in METRICS},
-    }
-
-
-def _rows_by_place(views: Sequence[RunView], found: Sequence[Picture]) -> dict[tuple[int, str, int], ExampleRow]:
-    ids = {picture.id for picture in found}
-    return {
-        (number, row.attack, row.id): row
-        for number, view in enumerate(views)
-        for row in view.run.examples.rows
-        if row.id in ids
     }
 
 

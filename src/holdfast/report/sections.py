@@ -11,7 +11,7 @@ from holdfast.report.compare import Comparison
 from holdfast.report.document import one_line
 from holdfast.report.render import format_interval, format_number, format_paper, plain_cell, sign
 from holdfast.report.tables import Cell, Column, Table, metric_column
-from holdfast.report.view import RunView, headline_attack
+from holdfast.report.view import RunView, decisive_attack
 from holdfast.runs.bootstrap import Interval
 from holdfast.runs.names import CONTROL
 
@@ -42,11 +42,15 @@ def page_table(table: Table) -> dict[str, Any]:
 
 
 def findings(views: Sequence[RunView], comparisons: Mapping[str, Comparison]) -> list[str]:
-    """Sentences about one dataset: the baseline under attack and noise, then each run compared with the baseline."""
-    attack = headline_attack(views)
+    """Sentences about one dataset: the verdicts of audits, the baseline under attack and noise, then each run compared.
+
+    All use the same attack, the strongest that every run has.
+    """
+    attack = decisive_attack(views)
     evaluated = [view for view in views if attack in view.attacks]
     base = next(iter(comparisons.values())).base if comparisons else (evaluated[0] if evaluated else None)
-    said = [_kept(base, attack)] if base is not None else []
+    said = [f"{view.label}: {view.audit.sentence}" for view in views if view.audit is not None]
+    said += [_kept(base, attack)] if base is not None else []
     return [text for text in said if text] + [comparison.sentence() for comparison in comparisons.values()]
 
 

@@ -95,8 +95,13 @@ def results_table(views: Sequence[RunView], comparisons: Mapping[str, Comparison
     rows = [_result_row(view, attack, against, columns) for view in views for attack in ordered(view.attacks)]
     rows += [_unevaluated_row(view, columns) for view in views if not view.attacks]
     rows += _chance_rows(views, columns)
-    dataset = views[0].dataset if views else ""
+    dataset = views[0].group if views else ""
     notes = _notes(views, has_paper=_has_paper(rows))
+    if against:
+        notes = (
+            *notes,
+            f"Top-k vs {base}: mean paired difference [95 % interval] over the images that both runs have.",
+        )
     return Table(
         name=f"results-{dataset}", title=f"Results on {dataset}", columns=columns, rows=tuple(rows), notes=notes
     )
@@ -202,7 +207,7 @@ def _difference_cell(comparison: Comparison | None, attack: AttackView) -> Cell:
     if comparison is None or comparison.attack != attack.name:
         return Cell()
     difference = comparison.differences["top_k"]
-    return Cell(value=difference.median, ci95=difference.ci95, n=difference.n)
+    return Cell(value=difference.mean, ci95=difference.mean_ci95, n=difference.n)
 
 
 def stat_cell(stat: Stat, *, paper: float | None = None) -> Cell:
@@ -221,6 +226,8 @@ def _convention_column(metric: str, convention: str) -> Column:
 
 def paper_of(view: RunView, metric: str) -> float | None:
     """The paper's number for this run, None if there is none."""
+    if view.audit is not None:  # the protocol is not the paper's, whatever the names are
+        return None
     found = paper_value(dataset=view.dataset, method=view.method, metric=metric, network=view.network)
     return found.value if found else None
 

@@ -4,9 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from holdfast.metrics.registry import METRICS
+from holdfast.report.audit import AuditView, view_audit
 from holdfast.report.document import Document, one_line
-from holdfast.runs import Run, RunInfo, summarise
+from holdfast.runs import Run, RunInfo, add_verdict, summarise
 from holdfast.runs.bootstrap import Interval
+from holdfast.runs.budget import Budget, budget_from_text
 from holdfast.runs.controls import AGREEMENT, CONTROL_MAPS
 from holdfast.runs.names import CONTROL, DECISIVE, HEADLINES
 from holdfast.storage.json_files import plain
@@ -49,11 +51,15 @@ class AttackView:
 
 @dataclass(frozen=True, kw_only=True)
 class RunView:
-    """One run: its identity, its results and its notes."""
+    """One run: its identity, its results and its notes.
+
+    Runs of the same `group` are compared: it is the dataset, with the budget if runs of that dataset differ in it.
+    """
 
     run: Run
     label: str
     dataset: str
+    group: str
     method: str
     preset: str
     network: str
@@ -69,14 +75,17 @@ class RunView:
     attacks: dict[str, AttackView]
     quality: dict[str, Stat]
     notes: tuple[str, ...]
+    budget: Budget | None = None
+    audit: AuditView | None = None
 
 
-def view_runs(runs: Sequence[Run]) -> tuple[RunView, ...]:
-    """Typed views of runs, with labels that are unique within a dataset.
+def view_runs(runs: Sequence[Run], *, unfinished: RunInfo | None = None) -> tuple[RunView, ...]:
+    """Typed views of runs, with labels that are unique within a group.
 
     Known methods are sorted as in the papers, followed by variants of ERAR and then other methods as given.
+    `unfinished` describes runs that have rows and no summary yet.
     """
-    views = sorted((_view(run) for run in runs), key=_rank)
+    views = _split_by_budget(sorted((_view(run, unfinished) for run in runs), key=_rank))
     hints: tuple[Callable[[RunView], str], ...] = (
         lambda view: view.preset,
         lambda view: f"seed {view.seed}",
@@ -86,17 +95,17 @@ def view_runs(runs: Sequence[Run]) -> tuple[RunView, ...]:
     for hint in hints:
         alike: dict[tuple[str, str], set[str]] = {}
         for view in views:
-            alike.setdefault((view.dataset, view.label), set()).add(hint(view))
+            alike.setdefault((view.group, view.label), set()).add(hint(view))
         views = [
-            replace(view, label=f"{view.label} · {hint(view)}") if len(alike[view.dataset, view.label]) > 1 else view
+            replace(view, label=f"{view.label} · {hint(view)}") if len(alike[view.group, view.label]) > 1 else view
             for view in views
         ]
     return tuple(views)
 
 
 def datasets(views: Sequence[RunView]) -> dict[str, tuple[RunView, ...]]:
-    """The runs of each dataset, in order of appearance."""
-    return {name: tuple(v for v in views if v.dataset == name) for name in dict.fromkeys(v.dataset for v in views)}
+    """The runs that are compared, by group, in order of appearance: those of each dataset (and budget)."""
+    return {name: tuple(v for v in views if v.group == name) for name in dict.fromkeys(v.group for v in views)}
 
 
 def decisive_attack(views: Sequence[RunView]) -> str:
@@ -120,11 +129,31 @@ def _rank(view: RunView) -> int:
     return len(_METHODS) + (not name.startswith("erar"))
 
 
-def _view(run: Run) -> RunView:
+def _split_by_budget(views: Sequence[RunView]) -> list[RunView]:
+    """Put runs of one dataset with different budgets into different groups, and say so in their notes."""
+    budgets: dict[str, dict[Budget, None]] = {}
+    for view in views:
+        if view.budget is not None:
+            budgets.setdefault(view.dataset, {})[view.budget] = None
+    return [_apart(view, list(budgets.get(view.dataset, ()))) for view in views]
+
+
+def _apart(view: RunView, budgets: Sequence[Budget]) -> RunView:
+    if len(budgets) < 2:
+        return view
+    note = (
+        f"runs on {view.dataset} were attacked with different budgets ({'; '.join(b.text for b in budgets)}); they are "
+        "in separate tables and are not compared"
+    )
+    own = (view.budget or Budget()).text
+    return replace(view, group=f"{view.dataset}, {own}", notes=(*view.notes, note))
+
+
+def _view(run: Run, unfinished: RunInfo | None) -> RunView:
     content, notes = run.summary, run.notes
     if content is None and run.examples.rows:
-        info = RunInfo(dataset=_UNKNOWN, method=run.name, preset=_UNKNOWN, seed=0)
-        content = plain(summarise(run.examples.rows, info))
+        info = unfinished or RunInfo(dataset=_UNKNOWN, method=run.name, preset=_UNKNOWN, seed=0)
+        content = plain(add_verdict(summarise(run.examples.rows, info)))
         notes = (*notes, "there is no summary.json: the evaluation is not finished, and the numbers are preliminary")
     elif content is None:
         notes = (*notes, "not evaluated yet")
@@ -134,6 +163,7 @@ def _view(run: Run) -> RunView:
         run=run,
         label=method,
         dataset=data.text("dataset", _UNKNOWN),
+        group=data.text("dataset", _UNKNOWN),
         method=method,
         preset=data.text("preset", _UNKNOWN),
         network=data.text("network"),
@@ -149,7 +179,20 @@ def _view(run: Run) -> RunView:
         attacks={name: _attack(name, part) for name, part in data.parts("attacks").items()},
         quality={key: _quality(data.part("quality"), key) for key in data.part("quality").content},
         notes=notes,
+        budget=_budget(run, data),
+        audit=view_audit(data) if "audit" in data.content else None,
     )
+
+
+def _budget(run: Run, data: Document) -> Budget | None:
+    """The budget of the attacks: from the summary, or else from the settings in `measured.json`."""
+    attacks = data.parts("attacks")
+    for attack in attacks.values():
+        if "budget" in attack.content:
+            known = attack.part("budget")
+            return Budget(norm=known.text("norm") or None, eps=known.number("eps"), k=known.count("k") or None)
+    found = (budget_from_text(str(run.measured.get(f"attack {name}", ""))) for name in attacks)
+    return next((budget for budget in found if budget is not None), None)
 
 
 def _attack(name: str, data: Document) -> AttackView:

@@ -16,15 +16,16 @@ import numpy as np
 
 from holdfast.errors import DataError, expected
 from holdfast.report.document import one_line
+from holdfast.report.overlay import png_uri
 from holdfast.report.page import render_page
 from holdfast.report.payload import PICTURE_BYTES, to_script_json
-from holdfast.report.pictures import Picture, pictures, png_uri
+from holdfast.report.pictures import Picture, pictures
 from holdfast.report.view import RunView, Stat
 from holdfast.runs.bootstrap import wilson
 from holdfast.storage.json_files import read_text
 
 STYLES = ("base.css", "vote.css")
-SCRIPTS = ("vote.js",)
+SCRIPTS = ("heat.js", "vote.js")
 _KEY_COLUMNS = ("key", "dataset", "example", "method", "run")
 
 

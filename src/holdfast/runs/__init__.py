@@ -12,6 +12,7 @@ from holdfast.runs.rows import OUTCOMES, ExampleRow, Examples, Rows, metrics_of
 from holdfast.runs.run import Run, find_runs, is_run, read_run
 from holdfast.runs.summary import RunInfo, describe, summarise, summarise_attack
 from holdfast.runs.training_log import Log, read_log
+from holdfast.runs.verdict import Verdict, add_verdict, judge
 from holdfast.runs.worst import worst_rows
 from holdfast.storage.json_files import read_json, write_json_atomic, write_text_atomic
 
@@ -28,11 +29,14 @@ __all__ = [
     "Rows",
     "Run",
     "RunInfo",
+    "Verdict",
+    "add_verdict",
     "collect_provenance",
     "describe",
     "find_runs",
     "finish",
     "is_run",
+    "judge",
     "metric_values",
     "metrics_of",
     "paired_difference",

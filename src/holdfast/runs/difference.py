@@ -25,8 +25,8 @@ class Difference:
 
     @property
     def includes_zero(self) -> bool:
-        """Whether the interval of the difference of medians includes zero; also True if there is no interval."""
-        return self.ci95 is None or self.ci95[0] <= 0 <= self.ci95[1]
+        """Whether the interval of the mean difference includes zero; also True if there is no interval."""
+        return self.mean_ci95 is None or self.mean_ci95[0] <= 0 <= self.mean_ci95[1]
 
 
 def paired_difference(

@@ -131,7 +131,7 @@ class Examples:
 
     @property
     def _table(self) -> ChecksummedTable:
-        columns = (*_BEFORE, *METRICS, *_AFTER, *control_columns())
+        columns = (*BEFORE_SCORES, *METRICS, *AFTER_SCORES, *control_columns())
         return ChecksummedTable(path=self.path, columns=columns, required=_REQUIRED, legacy=(_LEGACY,))
 
     def _row(self, record: Record) -> ExampleRow:
@@ -189,5 +189,5 @@ _LEGACY = (
 """The header of tables written before the metric registry existed."""
 
 _REQUIRED = ("attack", "id", "label", "prediction", "outcome")
-_BEFORE = ("attack", "id", "label", "prediction", "pgd_correct", "outcome")
-_AFTER = ("winner", "completeness_gap", "steps", "random_steps", "notes")
+BEFORE_SCORES = ("attack", "id", "label", "prediction", "pgd_correct", "outcome")
+AFTER_SCORES = ("winner", "completeness_gap", "steps", "random_steps", "notes")

@@ -60,6 +60,11 @@ class Run:
         return read_json(path) if (path := self.folder / "summary.json").exists() else None
 
     @cached_property
+    def measured(self) -> dict[str, Any]:
+        """What was measured, from `measured.json`: checksums of network and images, settings of every attack."""
+        return read_json(path) if (path := self.folder / "measured.json").exists() else {}
+
+    @cached_property
     def checks(self) -> dict[str, Any]:
         """Results of benchmarks/checks.py, which checks the measurement itself, by the name of the check."""
         return read_json(path) if (path := self.folder / "checks.json").exists() else {}

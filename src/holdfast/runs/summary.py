@@ -10,7 +10,10 @@ import numpy as np
 from holdfast.runs.bootstrap import Bootstrap, Values, wilson
 from holdfast.runs.controls import by_control, control_columns
 from holdfast.runs.conventions import CONVENTIONS, FAILED, Convention, metric_values
+from holdfast.runs.difference import paired_difference
+from holdfast.runs.names import CONTROL
 from holdfast.runs.rows import OUTCOMES, ExampleRow, metrics_of
+from holdfast.runs.verdict import decisive
 
 REASONS = {
     "misclassified": "wrong before the attack, so not attacked; in no average",
@@ -28,7 +31,7 @@ MAX_RANDOM_STEPS = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
-    """Information about a run that is not in its rows."""
+    """Information about a run that is not in its rows. `audit` describes an audit: model, data, labels and settings."""
 
     dataset: str
     method: str
@@ -40,6 +43,7 @@ class RunInfo:
     limit: str = ""
     class_names: tuple[str, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    audit: Mapping[str, Any] = field(default_factory=dict)
 
 
 def summarise(rows: Sequence[ExampleRow], info: RunInfo, *, bootstrap: Bootstrap | None = None) -> dict[str, Any]:
@@ -47,7 +51,13 @@ def summarise(rows: Sequence[ExampleRow], info: RunInfo, *, bootstrap: Bootstrap
     attacks: dict[str, list[ExampleRow]] = {}
     for row in rows:
         attacks.setdefault(row.attack, []).append(row)
-    optional = {"network": info.network, "limit": info.limit, "class_names": list(info.class_names)}
+    optional = {
+        "network": info.network,
+        "limit": info.limit,
+        "class_names": list(info.class_names),
+        "audit": dict(info.audit),
+    }
+    judged = decisive(attacks) if info.audit else ""  # in an audit, noise is measured on the map of this attack
     return {
         "dataset": info.dataset,
         "method": info.method,
@@ -57,7 +67,11 @@ def summarise(rows: Sequence[ExampleRow], info: RunInfo, *, bootstrap: Bootstrap
         **_accuracies(rows),
         "example_passes": info.example_passes,
         "train_seconds": info.train_seconds,
-        "attacks": {name: summarise_attack(group, bootstrap=bootstrap) for name, group in attacks.items()},
+        "attacks": {
+            name: summarise_attack(group, bootstrap=bootstrap)
+            | (gain_over_noise(group, attacks.get(CONTROL, ()), bootstrap=bootstrap) if name == judged else {})
+            for name, group in attacks.items()
+        },
         **{key: value for key, value in optional.items() if value},
         "provenance": dict(info.provenance),
     }
@@ -88,6 +102,16 @@ def summarise_attack(rows: Sequence[ExampleRow], *, bootstrap: Bootstrap | None 
         "warnings": [*_warnings(failed, tried, counts), *random_step_warnings(random_share), *_notes(rows)],
         "wins": dict(Counter(row.winner for row in rows if row.winner and row.outcome == "attacked")),
     }
+
+
+def gain_over_noise(
+    rows: Sequence[ExampleRow], noise: Sequence[ExampleRow], *, bootstrap: Bootstrap | None = None
+) -> dict[str, Any]:
+    """How much more of the top pixels an attack removes than noise: mean paired difference; empty if not measured."""
+    if not noise or rows is noise or "top_k" not in metrics_of(rows):  # the control itself has no gain
+        return {}
+    found = paired_difference(rows, noise, "top_k", bootstrap=bootstrap)
+    return {"gain_over_noise": {"mean": found.mean, "mean_ci95": found.mean_ci95, "n": found.n}}
 
 
 def describe(values: Values, *, bootstrap: Bootstrap | None = None) -> dict[str, Any]:

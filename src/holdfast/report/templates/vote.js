@@ -1,16 +1,10 @@
 // A blind vote: maps without names, one choice per image, saved as a CSV file on this device.
 const QUESTIONS = JSON.parse(document.getElementById('data').textContent);
-const STOPS = [[0, 0, 4], [31, 12, 72], [85, 15, 109], [136, 34, 106], [186, 54, 85], [227, 89, 51], [249, 140, 10], [249, 201, 50], [252, 255, 164]];
 const votes = QUESTIONS.map(() => null);
 let at = 0, saved = true;
 
 const byId = (id) => document.getElementById(id);
 const letter = (place) => String.fromCharCode(65 + place);
-
-function heat(share) {
-  const where = share * (STOPS.length - 1), low = Math.min(Math.floor(where), STOPS.length - 2);
-  return STOPS[low].map((value, channel) => value + (STOPS[low + 1][channel] - value) * (where - low));
-}
 
 async function drawMap(canvas, address) {
   const image = new Image();
@@ -21,7 +15,7 @@ async function drawMap(canvas, address) {
   const context = canvas.getContext('2d', { willReadFrequently: true });
   context.drawImage(image, 0, 0);
   const pixels = context.getImageData(0, 0, canvas.width, canvas.height);
-  for (let i = 0; i < pixels.data.length; i += 4) pixels.data.set(heat(pixels.data[i] / 255), i);
+  for (let i = 0; i < pixels.data.length; i += 4) pixels.data.set(HEAT[pixels.data[i]], i);
   context.putImageData(pixels, 0, 0);
 }
 

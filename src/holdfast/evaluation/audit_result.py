@@ -1,0 +1,122 @@
+"""Result of an audit: its verdict, its next steps, and a text of one screen."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from holdfast.evaluation.protocol import Evaluation
+from holdfast.runs.budget import eps_text
+from holdfast.runs.controls import IMAGE
+from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST, TRUE_LOGIT
+from holdfast.runs.next_steps import Step, next_steps
+from holdfast.runs.verdict import percent
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from holdfast.evaluation.audit import AuditSettings
+
+TITLES = {
+    CONTROL: "random noise",
+    REFERENCE: "top-k attack",
+    STRONGEST: "strongest attack",
+    TRUE_LOGIT: "on the true logit",
+}
+"""Attack name -> its name in the printed audit; other attacks are printed under their own name."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Audit:
+    """Result of an audit: the full evaluation, and a one-screen text summary (`str(audit)`)."""
+
+    evaluation: Evaluation
+    settings: "AuditSettings"
+    k: int
+    command: tuple[str, ...] = ()
+    """The words of the command line, for the next commands; empty for an audit from Python."""
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The content of `summary.json`; its part `audit` holds model, data, settings, verdict and notes."""
+        return self.evaluation.summary
+
+    @property
+    def answer(self) -> str:
+        """ "robust", "partly robust", "not robust" or "cannot say"."""
+        return str(self.summary["audit"]["verdict"]["answer"])
+
+    @property
+    def verdict(self) -> str:
+        """One sentence that says whether the maps are robust, or why the audit cannot say (`holdfast.runs.verdict`)."""
+        return str(self.summary["audit"]["verdict"]["sentence"])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What else the reader should know, one sentence each."""
+        return tuple(self.summary["audit"]["notes"])
+
+    @property
+    def next_steps(self) -> tuple[Step, ...]:
+        """What to do next, with the commands for it."""
+        return next_steps(self.summary, self.command)
+
+    def to_dataframe(self) -> "DataFrame":
+        """One row per attack and example as a pandas data frame, with one column per metric."""
+        return self.evaluation.to_dataframe()
+
+    def __repr__(self) -> str:
+        about = self.summary["audit"]
+        return f"Audit({about['model']} on {about['data']}: {self.answer}, {self.summary['n']} images)"
+
+    def __str__(self) -> str:
+        steps = [text for step in self.next_steps for text in (f"next: {step.text}", _indented(step.command)) if text]
+        return "\n".join([*self._figures(), "", self.verdict, "", *steps, *(f"note: {n}" for n in self.notes)])
+
+    def _figures(self) -> list[str]:
+        summary, eps = self.summary, eps_text(self.settings.eps)
+        attacked = summary["attacks"].get(summary["audit"]["verdict"]["attack"], {}).get("top_k", {}).get("n", 0)
+        lines = [
+            f"{attacked} of {summary['n']} images attacked; {self._accuracy()}",
+            f"medians under a perturbation of at most {eps} per pixel that keeps the prediction:",
+            f"  {'':18s}{'top ' + str(self.k) + ' kept':>16s}{'Kendall':>12s}{'attack failed':>20s}",
+        ]
+        names = sorted(self.settings.attack_names, key=lambda name: name != CONTROL)  # the random control first
+        lines += [self._line(name, TITLES.get(name, name)) for name in names if name in summary["attacks"]]
+        return [*lines, *self._image_line()]
+
+    def _image_line(self) -> list[str]:
+        """The image itself as a map, under the decisive attack: how much of the change is that of the image."""
+        judged = self.summary["audit"]["verdict"]["attack"]
+        image = self.summary["attacks"].get(judged, {}).get("controls", {}).get(IMAGE)
+        if image is None:
+            return []
+        top_k, kendall = (image[metric]["median"] for metric in ("top_k", "kendall"))
+        return [f"  {'image as a map':18s}{_share(top_k):>16s}{_number(kendall):>12s}{'-':>20s}"]
+
+    def _accuracy(self) -> str:
+        summary = self.summary
+        if summary["audit"]["labels"] == "predicted":
+            return "accuracy is not measured, since the labels are the predictions"
+        said = f"accuracy {_share(summary['natural_accuracy'])} on {summary['natural_accuracy_n']:,} images"
+        under = [
+            f"{_share(summary[f'{name}_accuracy'])} under {name.upper()} on {summary[f'{name}_accuracy_n']:,}"
+            for name in ("pgd", "apgd")
+            if summary.get(f"{name}_accuracy") is not None
+        ]
+        return ", ".join([said, *under])
+
+    def _line(self, name: str, label: str) -> str:
+        attack = self.summary["attacks"][name]
+        top_k, kendall = (attack[metric]["median"] for metric in ("top_k", "kendall"))
+        return f"  {label:18s}{_share(top_k):>16s}{_number(kendall):>12s}{_share(attack['failed_share']):>20s}"
+
+
+def _indented(command: str) -> str:
+    return f"  {command}" if command else ""
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else percent(value)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
