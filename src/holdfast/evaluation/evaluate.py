@@ -78,8 +78,8 @@ def evaluate(
         for name, warnings in (*job.diagnoses(subset).items(), *job.missing_controls().items()):
             if name in summary["attacks"]:
                 summary["attacks"][name]["warnings"] += warnings
-        for name, part in summary["attacks"].items():
-            part["budget"] = _budget(protocol.attacks[name])
+        for name in summary["attacks"].keys() & protocol.attacks.keys():
+            summary["attacks"][name]["budget"] = _budget(protocol.attacks[name])
         summary = add_verdict(summary)
         panels = make_panels(model, subset, protocol, rows, device)
         if folder is not None:
