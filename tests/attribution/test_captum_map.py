@@ -175,6 +175,16 @@ def test_ifia_ascends_the_stand_in_and_scores_the_map(net: nn.Module) -> None:
     assert ours.notes == ()
 
 
+def test_the_strongest_attack_ascends_the_stand_in_too(net: nn.Module, batch: tuple[Tensor, Tensor]) -> None:
+    judged = from_captum(attr.DeepLift, search_map=hf.Gradient())
+    attack = hf.recipes.strongest(eps=0.1, k=10, passes=60, attribution=judged)
+    assert attack.searched == hf.Gradient()
+    result = attack.run(net, *batch, keys=torch.arange(5))
+    assert result.notes == (NOTE,)
+    assert result.counts["attacked"] >= 4
+    assert hf.recipes.strongest(eps=0.1, k=10, attribution=hf.Gradient()).searched is None
+
+
 def test_the_random_control_needs_no_stand_in(net: nn.Module, batch: tuple[Tensor, Tensor]) -> None:
     attack = hf.recipes.ifia(
         eps=0.1, step_size=0.05, steps=2, k=5, kind="random", attribution=from_captum(attr.Saliency)

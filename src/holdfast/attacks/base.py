@@ -160,6 +160,14 @@ def compare(clean: Tensor, moved: Tensor, k: int, *, valid: Tensor) -> Scores:
     return Scores({name: torch.where(valid, value, torch.nan) for name, value in found.items()})
 
 
+def stand_in_notes(stand_in: Attribution | None) -> tuple[str, ...]:
+    """What a result notes if its search ascended the map `stand_in` in place of the map that it scores."""
+    if stand_in is None:
+        return ()
+    name = type(stand_in).__name__
+    return (f"the search ascended {name} in place of the scored map, which has no second derivative",)
+
+
 def check_eval_k(eval_k: int, x: Tensor) -> None:
     """Raise if `eval_k` exceeds the number of pixels of the maps of x, or is below 1."""
     pixels = x.shape[2] * x.shape[3]

@@ -6,7 +6,15 @@ import torch
 from torch import Tensor
 
 from holdfast.attacks.balls import Ball
-from holdfast.attacks.base import CleanSide, ExplanationResult, Outcome, check_eval_k, clean_side, compare
+from holdfast.attacks.base import (
+    CleanSide,
+    ExplanationResult,
+    Outcome,
+    check_eval_k,
+    clean_side,
+    compare,
+    stand_in_notes,
+)
 from holdfast.attacks.pgd import PGD
 from holdfast.attribution.saliency import map_of
 from holdfast.engine.checks import check_images, check_labels
@@ -83,15 +91,8 @@ class PGDExplanationAttack:
             scores=compare(clean.maps, moved, self.eval_k, valid=active),
             steps=active.to(torch.int64) * (self.pgd.steps * self.pgd.restarts * has_direction),
             random_steps=attacked.random_steps,
-            notes=self._notes() if has_direction else (),
+            notes=stand_in_notes(getattr(self.attribution, "search_map", None) if has_direction else None),
         )
-
-    def _notes(self) -> tuple[str, ...]:
-        stand_in = getattr(self.attribution, "search_map", None)
-        if stand_in is None:
-            return ()
-        name = type(stand_in).__name__
-        return (f"the search ascended {name} in place of the scored map, which has no second derivative",)
 
     def _maps(self, model: Model, x: Tensor, y: Tensor, wanted: Tensor) -> Tensor:
         """Maps [B, H, W] of the examples in `wanted`, zero for the others."""

@@ -16,7 +16,16 @@ import torch
 from torch import Tensor
 
 from holdfast.attacks.balls import Ball
-from holdfast.attacks.base import CleanSide, ExplanationResult, Outcome, Scores, check_eval_k, clean_side, compare
+from holdfast.attacks.base import (
+    CleanSide,
+    ExplanationResult,
+    Outcome,
+    Scores,
+    check_eval_k,
+    clean_side,
+    compare,
+    stand_in_notes,
+)
 from holdfast.attacks.members import Ascent, contrast_images, squares
 from holdfast.attacks.problem import Problem
 from holdfast.attacks.worst import HEADLINES, Worst
@@ -178,6 +187,7 @@ class StrongestAttack:
             scores=by_image[first],
             steps=tried,
             random_steps=without,
+            notes=stand_in_notes(self.searched),
             images=images,
             by_image=by_image,
             winners=winners,

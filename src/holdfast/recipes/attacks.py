@@ -269,10 +269,10 @@ def strongest(
         maximised in the input:  the damage to top-k intersection and to Kendall's tau, with the label of x kept
 
     The map is that of the centred logit by default: integrated gradients with `ig_steps` points. `attribution` replaces
-    it; `searched` is a stand-in for the search if that map cannot be differentiated. `passes` is the budget of
-    example-passes per image, `THOROUGH` a large one. Candidates are judged with `judge_points` points; the images found
-    are scored with the full map. The worst image is kept for each of the two metrics. docs/attack.md describes the
-    members and what each of them adds.
+    it; `searched` is a stand-in for the search if that map cannot be differentiated, by default its `search_map`.
+    `passes` is the budget of example-passes per image, `THOROUGH` a large one. Candidates are judged with
+    `judge_points` points; the images found are scored with the full map. The worst image is kept for each of the two
+    metrics. docs/attack.md describes the members and what each of them adds.
 
     Pass `eps` for the L-infinity ball, or a `ball`. `k` is that of the top-k intersection. `quantize` restricts
     perturbations to whole grey levels of 1/255. `chunk` limits the images per forward pass.
@@ -287,7 +287,7 @@ def strongest(
     """
     return StrongestAttack(
         attribution=attribution or IntegratedGradients(steps=ig_steps, score=centred_logit, chunk=chunk),
-        searched=searched,
+        searched=searched or getattr(attribution, "search_map", None),
         ball=_ball(eps, ball),
         eval_k=k,
         members=members(k),

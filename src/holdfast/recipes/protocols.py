@@ -84,7 +84,6 @@ def _strongest(settings: AttackSettings, score: str) -> ExplanationAttack:
         k=settings.k if settings.eval_k is None else settings.eval_k,
         quantize=settings.quantize,
         attribution=settings.explained(own.pop("ig_steps", None), score),
-        searched=getattr(settings.attribution, "search_map", None),
         **own,
     )
 
