@@ -22,6 +22,7 @@ from holdfast.attacks.members import Ascent
 from holdfast.attacks.pgd import LAST, PGD, AttackResult
 from holdfast.attacks.proposal import ProposalAttack
 from holdfast.attacks.strongest import Schedule, StrongestAttack, StrongestResult
+from holdfast.attacks.universal import SharedPerturbation, fit_universal
 
 __all__ = [
     "APGD",
@@ -44,10 +45,12 @@ __all__ = [
     "ProposalAttack",
     "Schedule",
     "Scores",
+    "SharedPerturbation",
     "StrongestAttack",
     "StrongestResult",
     "clean_side",
     "compare",
     "diagnose",
+    "fit_universal",
     "random_control",
 ]

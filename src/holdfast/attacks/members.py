@@ -99,6 +99,12 @@ class Ascent:
             if step + 1 in due:
                 yield x_adv
 
+    def gradient(self, problem: Problem, x_adv: Tensor, progress: float, step: int) -> Tensor:
+        """The direction of one step at `progress`: up the loss and, where the margin is small, up the margin."""
+        safe = SAFE_MARGIN * margins(_logits(problem, problem.x), problem.y).clamp_min(1e-12)
+        clean = self.loss.remember(problem.clean_maps)
+        return self._gradient(problem, x_adv, clean, progress, step) + _towards_label(problem, x_adv, safe)
+
     def _gradient(self, problem: Problem, x_adv: Tensor, clean: object, progress: float, step: int) -> Tensor:
         """The gradient of the loss in the image, divided by its mean absolute value."""
         loss = self.loss.at(progress, step)

@@ -14,6 +14,7 @@ def evaluate(
     strongest_limit: int | None = None,
     strongest: bool = True,
     thorough: bool = False,
+    universal: int = 0,
     as_before: bool = False,
     quality: bool = False,
     natural: Path | None = None,
@@ -41,6 +42,7 @@ def evaluate(
             the config.
         strongest: Also run the strongest attack, which takes the worst of several searches per image.
         thorough: Give the strongest attack ten times its passes per image.
+        universal: Also apply one perturbation to all images, found on this many training images; 0 leaves it out.
         as_before: Use the protocol of version 0.1: the reference attack, the ensemble of eight attacks, random noise.
         quality: Also measure the quality of the maps: insertion and deletion in the order of the clean and of the
             attacked map, ROAD, max-sensitivity, RIS, ROS, completeness, and the similarity to the image and to maps of
@@ -71,6 +73,7 @@ def evaluate(
         strongest_limit=strongest_limit,
         strongest=strongest,
         passes=THOROUGH if thorough else None,
+        universal=universal,
         as_before=as_before,
         quality=quality,
         natural=natural,

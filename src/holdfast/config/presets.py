@@ -28,7 +28,7 @@ TIERS = {
 }
 """Tier -> what it is; the first one that a preset has is its default."""
 
-DATASETS = ("digits", "mnist", "fashion-mnist", "gtsrb", "flower17", "gtsrb-wrn", "flower17-wrn")
+DATASETS = ("digits", "mnist", "fashion-mnist", "gtsrb", "flower17", "fashion-resnet", "gtsrb-wrn", "flower17-wrn")
 
 
 def run_name(method: str, seed: int) -> str:

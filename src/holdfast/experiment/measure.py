@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from holdfast.attacks import ExplanationAttack
 from holdfast.config import RunConfig, config_from_file
 from holdfast.data import Dataset
 from holdfast.errors import expected
@@ -16,10 +17,10 @@ from holdfast.experiment.layout import CONFIG, PROVENANCE
 from holdfast.experiment.networks import load
 from holdfast.experiment.run import load_data
 from holdfast.models import Classifier
-from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd
+from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd, universal
 from holdfast.recipes.protocols import AS_BEFORE, DEFAULT
 from holdfast.runs import RunInfo, describe
-from holdfast.runs.names import CONTROL, STRONGEST, TRUE_LOGIT
+from holdfast.runs.names import CONTROL, STRONGEST, TRUE_LOGIT, UNIVERSAL
 from holdfast.storage.json_files import read_json, write_json_atomic
 from holdfast.training import pick_device
 
@@ -36,6 +37,8 @@ class MeasureOptions:
     """Images for the strongest attack, a part of those of the other attacks."""
     passes: int | None = None
     """Example-passes per image of the strongest attack."""
+    universal: int = 0
+    """Training images on which a universal perturbation is found; 0 leaves it out."""
     as_before: bool = False
     """Use the protocol of version 0.1: the ensemble of eight attacks, on the maps of the true logit."""
     quality: bool = False
@@ -60,6 +63,9 @@ def measure(
     where = pick_device(device)
     model, data = load(folder, network=options.network).to(where), load_data(config, "test")
     protocol, info = protocol_of(config, options), _info(folder, config, data)
+    if options.universal:
+        attack = _universal(model, config, options.universal, where)
+        protocol = replace(protocol, attacks={**protocol.attacks, UNIVERSAL: attack})
     kept = _quality_before(folder)
     done = evaluate(model, data, protocol, info=info, out=folder, device=where, on_progress=on_progress)
     fresh = quality(model, config, options, data, where, on_progress) if options.quality else kept
@@ -110,6 +116,15 @@ def _settings(config: RunConfig, passes: int | None = None) -> AttackSettings:
         strongest=wanted.strongest.model_dump(exclude={"limit"}) | ({} if passes is None else {"passes": passes}),
         ensemble=strong,
     )
+
+
+def _universal(model: Classifier, config: RunConfig, images: int, device: torch.device) -> ExplanationAttack:
+    """A universal perturbation found on training images, with the budget of the other attacks."""
+    settings, seed = _settings(config), config.seed
+    part = load_data(config, "train").stratified(images, seed=seed)
+    x, y, keys = tensors(part, seed, device)
+    explained = settings.explained(settings.strongest["ig_steps"], "centred-logit")
+    return universal(model, x, y, keys=keys, eps=settings.eps, k=settings.eval_k or settings.k, attribution=explained)
 
 
 def _info(folder: Path, config: RunConfig, data: Dataset) -> RunInfo:

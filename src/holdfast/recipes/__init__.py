@@ -14,6 +14,7 @@ from holdfast.recipes.attacks import (
     pgd,
     pgd_margin,
     strongest,
+    universal,
 )
 from holdfast.recipes.methods import (
     METHODS,
@@ -60,4 +61,5 @@ __all__ = [
     "r2et",
     "strongest",
     "trades",
+    "universal",
 ]

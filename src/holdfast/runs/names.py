@@ -12,10 +12,13 @@ TRUE_LOGIT = "strongest-true-logit"
 ENSEMBLE = "ifia-ensemble"
 """The ensemble of eight IFIA attacks of version 0.1."""
 
+UNIVERSAL = "universal"
+"""One perturbation for all images, found on training images, on the map of the centred logit."""
+
 CONTROL = "random"
 """Random noise of the same size: how much maps change without an attack."""
 
 DECISIVE = (STRONGEST, ENSEMBLE)
 """The attacks that decide comparisons, the first that every run has."""
 
-HEADLINES = (REFERENCE, STRONGEST, TRUE_LOGIT, ENSEMBLE)
+HEADLINES = (REFERENCE, STRONGEST, TRUE_LOGIT, UNIVERSAL, ENSEMBLE)
