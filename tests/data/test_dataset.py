@@ -106,9 +106,11 @@ def test_unknown_names_suggest_near_ones() -> None:
         data.load("mnits")
     with pytest.raises(InputError, match="did you mean fashion-mnist"):
         data.load("fashionmnist")
-    with pytest.raises(InputError, match=r"digits, mnist, fashion-mnist, gtsrb, flower17.*that the path exists"):
+    with pytest.raises(
+        InputError, match=r"digits, mnist, fashion-mnist, fashion-sample, gtsrb, flower17.*that the path exists"
+    ):
         data.load("no/such/file.npz")
-    assert data.names() == ("digits", "mnist", "fashion-mnist", "gtsrb", "flower17")
+    assert data.names() == ("digits", "mnist", "fashion-mnist", "fashion-sample", "gtsrb", "flower17")
 
 
 def test_arguments_are_checked(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def get_dataset(name: str, /, root: Path | None = None, force: bool = False) -> 
 
     from holdfast.data.registry import find_spec
     from holdfast.data.sources.download import Download
-    from holdfast.data.sources.kinds import SPLITS, Request
+    from holdfast.data.sources.kinds import Request
     from holdfast.data.sources.obtain import obtain
 
     spec = find_spec(name)
@@ -62,20 +62,21 @@ def get_dataset(name: str, /, root: Path | None = None, force: bool = False) -> 
     with _progress(console) as progress:
         request = Request(root=root, download=Download(progress=progress))
         cached = not force
-        for split in SPLITS:
+        for split in spec.counts:
             arrays, source = obtain(spec, split, request, cached=cached)
             cached = cached or source.remote  # a remote source updates both splits in the cache
             console.print(f"{name} {split}: {len(arrays.y):,} images, verified, from {source.name}", highlight=False)
 
 
 def _row(spec: "DatasetSpec", request: "Request") -> tuple[str, ...]:
+    from holdfast.data.sources.kinds import SPLITS
     from holdfast.data.sources.obtain import candidates
 
     found = [candidates(spec, split, request) for split in spec.counts]
     here = all(sources and not sources[0].remote for sources in found)
     # A local dataset shows the first source that has it; a missing one shows all sources that would be tried.
     origins = dict.fromkeys(source.name for sources in found for source in sources[: 1 if here else None])
-    images = " + ".join(f"{count:,}" for count in spec.counts.values())
+    images = " + ".join(f"{spec.counts.get(split, 0):,}" for split in SPLITS)
     shape = "x".join(str(side) for side in spec.image_shape)
     there = "yes" if here else "no"
     return spec.name, images, shape, str(len(spec.class_names)), there, ", then ".join(origins) or "none"

@@ -47,7 +47,7 @@ def load(
 
 def load_named(spec: DatasetSpec, split: str, request: Request, *, download: bool = True, **options: Any) -> Dataset:
     """Load one split of the dataset that `spec` describes, in the variant selected by `options`."""
-    _check_split(split, SPLITS)
+    _check_split(split, tuple(spec.counts))
     _check_options(spec.variant, options, spec.name)
     arrays, source = obtain(spec, split, request, download=download)
     dataset = make_dataset(

@@ -3,13 +3,14 @@
 import difflib
 
 from holdfast.data.datasets.digits import SPEC as DIGITS
+from holdfast.data.datasets.fashion_sample import SPEC as FASHION_SAMPLE
 from holdfast.data.datasets.flower17 import SPEC as FLOWER17
 from holdfast.data.datasets.gtsrb import SPEC as GTSRB
 from holdfast.data.datasets.mnist import FASHION_MNIST, MNIST
 from holdfast.data.spec import DatasetSpec
 from holdfast.errors import expected
 
-_SPECS = (DIGITS, MNIST, FASHION_MNIST, GTSRB, FLOWER17)
+_SPECS = (DIGITS, MNIST, FASHION_MNIST, FASHION_SAMPLE, GTSRB, FLOWER17)
 SPECS = {spec.name: spec for spec in _SPECS}
 
 
