@@ -13,7 +13,8 @@ import pytest
 
 import holdfast as hf
 from holdfast.cli import main
-from holdfast.experiment.jobs import LAUNCHERS, Job, dependency_waves, run_local
+from holdfast.experiment.jobs import Job, dependency_waves
+from holdfast.experiment.local import run_local
 from holdfast.experiment.tables import TABLES
 
 SMALL = ["--evaluate.ifia.steps", "3", "--evaluate.ensemble.steps", "2", "--evaluate.pgd.steps", "3"]
@@ -114,14 +115,6 @@ def test_runs_that_others_start_from_come_first(tmp_path: Path) -> None:
     again = [job.folder.name for wave in dependency_waves(jobs) for job in wave]
     assert again.count("madry") == 1
     assert next(job for job in waves[0] if job.folder == done).finished
-
-
-def test_jobs_sent_by_submitit(tmp_path: Path) -> None:
-    # without Slurm, submitit starts them as processes of this machine: the same path through pickling and waiting
-    pytest.importorskip("submitit")
-    jobs = [small_job("digits/natural:cpu", tmp_path / "natural")]
-    assert LAUNCHERS["submitit"](jobs, workers=1) == [tmp_path / "natural"]
-    assert jobs[0].finished
 
 
 def test_list_of_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """The command `holdfast demo`."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,11 +49,12 @@ def demo(
     from rich.console import Console
 
     from holdfast.commands.progress import run_with_progress
+    from holdfast.experiment.local import run_local
 
     console = Console()
     jobs = _jobs(out, steps, limit)
     console.print(f"training {len(jobs)} networks on the digits, {steps} steps each, into {out}", highlight=False)
-    run_with_progress(jobs, steps=steps, rows=3 * limit, workers=workers, console=console)
+    run_with_progress(jobs, partial(run_local, workers=workers), steps=steps, rows=3 * limit, console=console)
     _show(jobs, out, console)
 
 

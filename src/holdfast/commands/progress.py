@@ -1,40 +1,47 @@
-"""Progress bars for several runs, read from the files they write; hidden if the output is not a terminal."""
+"""Progress of several runs, read from the files they write: bars in a terminal, elsewhere a line per stage."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import TaskID
 
     from holdfast.experiment.jobs import Job
+    from holdfast.experiment.jobs import Progress as JobProgress
 
 
 def run_with_progress(
-    jobs: "Sequence[Job]",
-    *,
-    steps: int,
-    rows: int,
-    workers: int,
-    console: "Console",
-    launcher: str = "local",
+    jobs: "Sequence[Job]", launch: "Callable[..., object]", *, steps: int, rows: int, console: "Console"
 ) -> None:
-    """Run the jobs with one bar per job: training fills the first half, evaluation the second."""
+    """Run the jobs with one bar per job: training fills the first half, evaluation the second.
+
+    If the output is not a terminal, a line is printed whenever a job enters its next stage. `launch` is `run_local` or
+    `run_slurm` with their own settings applied.
+    """
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from holdfast.experiment.jobs import LAUNCHERS, progress_of
+    from holdfast.experiment.jobs import progress_of
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[doing]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
-        tasks = {job.folder: bars.add_task(_label(job), total=2.0, doing="waiting") for job in jobs}
+        tasks = {job.folder: bars.add_task(job.label, total=2.0, doing="waiting") for job in jobs}
+
+        stages: dict[Path, str] = {}
 
         def look() -> None:
             for job in jobs:
-                _update(bars, tasks[job.folder], progress_of(job, steps), rows, job.finished)
+                share, doing = _stage(progress_of(job, steps), rows, job.finished)
+                bars.update(tasks[job.folder], completed=share, doing=doing)
+                stage = doing.rstrip("0123456789/% ")
+                if not console.is_terminal and stages.setdefault(job.folder, stage) != stage:
+                    console.print(f"{job.label}: {stage}", highlight=False, soft_wrap=True)
+                stages[job.folder] = stage
 
         look()
-        LAUNCHERS[launcher](jobs, workers=workers, watch=look)
+        launch(jobs, watch=look)
         look()
 
 
@@ -55,20 +62,13 @@ def measuring(console: "Console", quiet: bool) -> Iterator[Callable[[str, int, i
         yield tell
 
 
-def _label(job: "Job") -> str:
-    return f"{job.preset} (seed {job.seed})" if job.seed else job.preset
-
-
-def _update(bars: Any, task: Any, done: Any, rows: int, finished: bool) -> None:
+def _stage(done: "JobProgress", rows: int, finished: bool) -> tuple[float, str]:
+    """How far a job is, from 0 to 2, and what it is doing."""
     trained, measured = min(1.0, done.steps_done / max(1, done.steps)), min(1.0, done.rows / max(1, rows))
-    doing = "waiting"
     if finished:
-        trained = measured = 1.0
-        doing = "done"
-    elif done.rows:
-        doing = f"attacking explanations {measured:.0%}"
-    elif trained >= 1:
-        doing = "measuring accuracy"
-    elif done.steps_done:
-        doing = f"training {done.steps_done}/{done.steps}"
-    bars.update(task, completed=trained + measured, doing=doing)
+        return 2.0, "done"
+    if done.rows:
+        return 1.0 + measured, f"attacking explanations {measured:.0%}"
+    if trained >= 1:
+        return 1.0, "measuring accuracy"
+    return trained, f"training {done.steps_done}/{done.steps}" if done.steps_done else "waiting"

@@ -1,9 +1,13 @@
 """The command `holdfast reproduce`."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import arg
+
+from holdfast.experiment.slurm import SlurmSettings
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,6 +31,7 @@ def reproduce(
     pgd_limit: int | None = None,
     launcher: Literal["local", "submitit"] = "local",
     workers: int = 1,
+    slurm: SlurmSettings = SlurmSettings(),  # noqa: B008 - frozen
     show: Annotated[bool, arg(name="list")] = False,
 ) -> None:
     """Reproduce a table of the paper: train and evaluate its methods, and print our values next to the published ones.
@@ -40,7 +45,8 @@ def reproduce(
         holdfast reproduce mnist --tier cpu
         holdfast reproduce mnist --methods madry erar --seeds 0 1
         holdfast reproduce ablation-cacr --tier cpu --limit 100
-        holdfast reproduce mnist --tier paper --launcher submitit --workers 8  # on a Slurm cluster
+        # on a Slurm cluster: one job per run, each with 8 cores and one GPU
+        holdfast reproduce mnist --tier paper --launcher submitit --workers 8 --slurm.gpus 1 --slurm.partition gpu
 
     Args:
         table: Name of the table, as shown by --list.
@@ -51,8 +57,10 @@ def reproduce(
             Tables go to OUT/table-<name>/ and, if it has markers for them, into OUT/README.md.
         limit: Number of test images whose maps are attacked, a stratified subset; by default as in the preset.
         pgd_limit: Number of test images for the accuracy under PGD and APGD; by default as in the preset.
-        launcher: Run on this machine (local) or on a Slurm cluster (submitit).
-        workers: Number of parallel runs on this machine, or number of cores per task on a cluster.
+        launcher: Run on this machine (local) or on a Slurm cluster (submitit). Jobs that a cluster ends early are sent
+            again and resume; the logs are in OUT/submitit.
+        workers: Number of parallel runs on this machine, or number of cores and threads per run on a cluster.
+        slurm: What every job asks Slurm for.
         show: List the tables and exit.
     """
     from rich.console import Console
@@ -74,11 +82,12 @@ def reproduce(
     jobs = wanted.jobs(out, tier=tier, methods=methods, seeds=seeds, options=options)
     for preset in [] if methods else wanted.left_out(tier):
         console.print(f"skipped {preset}: there is no such preset", style="yellow", highlight=False)
+    launch = _launch(launcher, workers, slurm, out, console)
     natural = [
         job for job in jobs if wanted.quality and job.folder.name == "natural"
     ]  # the maps of the others are compared with it
     for part in [*dependency_waves(natural), *dependency_waves([job for job in jobs if job not in natural])]:
-        _run(part, workers, launcher, console)
+        _run(part, launch, console)
     _print(wanted, jobs, out, console)
     if tier == "cpu" and not options:  # OUT/README.md shows all finished runs of the table, not only those of this call
         done = [job for job in wanted.jobs(out, tier=tier, seeds=range(MOST_SEEDS)) if job.finished]
@@ -99,13 +108,28 @@ def _list(out: Path, tier: str) -> "RichTable":
     return listed
 
 
-def _run(jobs: "list[Job]", workers: int, launcher: str, console: "Console") -> None:
+def _launch(
+    launcher: str, workers: int, slurm: SlurmSettings, out: Path, console: "Console"
+) -> Callable[..., list[Path]]:
+    from holdfast.errors import expected
+    from holdfast.experiment.local import run_local
+    from holdfast.experiment.slurm import run_slurm
+
+    if launcher == "local":
+        if slurm != SlurmSettings():
+            raise expected("--slurm.* only with --launcher submitit", got="--launcher local")
+        return partial(run_local, workers=workers)
+    tell = partial(console.print, highlight=False, soft_wrap=True)
+    return partial(run_slurm, cores=workers, settings=slurm, logs=out / "submitit", tell=tell)
+
+
+def _run(jobs: "list[Job]", launch: Callable[..., list[Path]], console: "Console") -> None:
     from holdfast.commands.progress import run_with_progress
 
     configs = [job.config() for job in jobs]
     steps = max(config.train.steps for config in configs)
     rows = max(3 * (jobs[0].options.get("limit") or config.evaluate.limit or 1000) for config in configs)
-    run_with_progress(jobs, steps=steps, rows=rows, workers=workers, console=console, launcher=launcher)
+    run_with_progress(jobs, launch, steps=steps, rows=rows, console=console)
 
 
 def _print(table: "PaperTable", jobs: "list[Job]", out: Path, console: "Console") -> None:

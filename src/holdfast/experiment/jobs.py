@@ -1,28 +1,31 @@
-"""Jobs: train and evaluate independent runs sequentially, in parallel processes, or on a Slurm cluster.
+"""Jobs: independent runs to train and evaluate, in an order that respects which run starts from which.
 
 A job is a preset, a seed and a run directory. Finished parts are skipped, so an interrupted command resumes where it
-stopped. The same function, `run_job`, runs on this machine and on a Slurm node.
+stopped. The same function, `run_job`, runs on this machine (`local.py`) and on a Slurm node (`slurm.py`).
 """
 
 import json
-import multiprocessing
-import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import expected
-from holdfast.experiment.layout import CONFIG, EXAMPLES, LOG, PROVENANCE, SUMMARY, WEIGHTS, has_checkpoint, start_preset
+from holdfast.experiment.layout import (
+    ACCURACY,
+    CHECKPOINTS,
+    CONFIG,
+    EXAMPLES,
+    LOG,
+    PROVENANCE,
+    SUMMARY,
+    WEIGHTS,
+    has_checkpoint,
+    start_preset,
+)
 
 if TYPE_CHECKING:
     from holdfast.config import RunConfig
-
-PATIENCE = 60.0
-"""Seconds an interrupted run has to save a checkpoint before its process is killed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +42,11 @@ class Job:
     changes: tuple[tuple[str, str], ...] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     measured: bool = True
+
+    @property
+    def label(self) -> str:
+        """The preset, and the seed unless it is 0."""
+        return f"{self.preset} (seed {self.seed})" if self.seed else self.preset
 
     @property
     def finished(self) -> bool:
@@ -125,6 +133,13 @@ def dependency_waves(jobs: Sequence[Job]) -> list[list[Job]]:
     return [[job for job in found.values() if depth[job.folder] == d] for d in sorted(set(depth.values()))]
 
 
+def unfinished(jobs: Sequence[Job]) -> list[Job]:
+    """The jobs with something left to do; raises InputError if a folder holds a run with other settings."""
+    for job in jobs:
+        job.check()
+    return [job for job in jobs if not job.finished]
+
+
 def run_job(job: Job, threads: int | None = None) -> Path:
     """Train unless the weights exist, evaluate unless the summary exists; return the run directory."""
     import torch
@@ -160,106 +175,10 @@ def progress_of(job: Job, steps: int) -> Progress:
     return Progress(_last_step(job.folder / LOG), steps, _lines(job.folder / EXAMPLES))
 
 
-def run_local(jobs: Sequence[Job], *, workers: int, watch: Callable[[], None] = lambda: None) -> list[Path]:
-    """Run all jobs in `workers` processes on this machine and call `watch` about twice per second.
-
-    The first error stops all jobs. With several workers each process uses one thread: for small networks, two parallel
-    runs are faster than one run with two threads.
-    """
-    todo = _unfinished(jobs)
-    if workers <= 1:
-        for job in todo:
-            with _watched(watch):
-                run_job(job)
-        return [job.folder for job in jobs]
-    spawn = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=spawn, initializer=_quiet_worker)
-    try:
-        _wait({pool.submit(run_job, job, 1) for job in todo}, watch)
-    except BaseException:
-        _stop(pool)
-        raise
-    pool.shutdown()
-    return [job.folder for job in jobs]
-
-
-def _unfinished(jobs: Sequence[Job]) -> list[Job]:
-    for job in jobs:
-        job.check()
-    return [job for job in jobs if not job.finished]
-
-
-def _stop(pool: ProcessPoolExecutor) -> None:
-    """Stop the workers. Training saves a checkpoint on SIGTERM; the rows of an evaluation are already on disk.
-
-    The first SIGTERM only makes a training loop save and end its job; the worker process then waits for its next job.
-    The signal is therefore repeated until the process has ended.
-    """
-    workers = list((pool._processes or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
-    deadline = time.monotonic() + PATIENCE
-    while any(worker.is_alive() for worker in workers) and time.monotonic() < deadline:
-        for worker in workers:
-            worker.terminate()
-        time.sleep(0.3)
-    for worker in workers:
-        worker.kill()
-        worker.join()
-
-
-def run_submitit(jobs: Sequence[Job], *, workers: int, watch: Callable[[], None] = lambda: None) -> list[Path]:
-    """Submit every unfinished job to a Slurm cluster with submitit and wait for all of them."""
-    try:
-        import submitit
-    except ImportError as error:
-        raise expected("the package submitit", got="none", fix="pip install 'holdfast[slurm]'") from error
-    todo = _unfinished(jobs)
-    folder = Path(os.path.commonpath([job.folder.resolve() for job in jobs])) / "submitit"
-    executor = submitit.AutoExecutor(folder=folder)
-    executor.update_parameters(name="holdfast", cpus_per_task=workers, timeout_min=24 * 60)
-    for sent in executor.map_array(run_job, todo) if todo else []:
-        sent.result()
-        watch()
-    return [job.folder for job in jobs]
-
-
-LAUNCHERS: Mapping[str, Callable[..., list[Path]]] = {"local": run_local, "submitit": run_submitit}
-
-
-def _wait(running: set[Future[Path]], watch: Callable[[], None]) -> None:
-    while running:
-        done, running = wait(running, timeout=0.5, return_when=FIRST_COMPLETED)
-        watch()
-        for future in done:
-            future.result()
-
-
-def _quiet_worker() -> None:
-    """Ignore Ctrl-C in a worker; its parent process handles it and stops the worker with SIGTERM."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-@contextmanager
-def _watched(watch: Callable[[], None]) -> Iterator[None]:
-    """Call `watch` from a background thread while the block runs."""
-    import threading
-
-    over = threading.Event()
-
-    def look() -> None:
-        while not over.wait(0.5):
-            watch()
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        watch()
+def work_done(job: Job) -> tuple[int, ...]:
+    """What survives the end of the job's process: steps in the newest checkpoint, training finished, rows on disk."""
+    steps = [int(path.name.partition("-")[2]) for path in (job.folder / CHECKPOINTS).glob("step-*")]
+    return (max(steps, default=0), int(job.trained), *(_lines(job.folder / name) for name in (ACCURACY, EXAMPLES)))
 
 
 def _last_step(path: Path) -> int:

@@ -7,6 +7,7 @@ from holdfast.errors import expected
 
 CONFIG, PROVENANCE, WEIGHTS = "config.toml", "provenance.json", "weights.safetensors"
 SUMMARY, LOG, EXAMPLES, CHECKPOINTS = "summary.json", "log.jsonl", "examples.csv", "checkpoints"
+ACCURACY = "accuracy.csv"
 
 
 def dataset_folder(out: Path, tier: str, dataset: str) -> Path:

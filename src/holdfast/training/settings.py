@@ -18,9 +18,9 @@ class FitSettings:
     its median, stops the run before the weights change.
 
     With a `run_dir`, the run is logged to `log.jsonl` and saved as checkpoints: every `checkpoint_every` steps, after
-    `checkpoint_seconds` without one, at the end, and on Ctrl-C or SIGTERM, which raise `Interrupted`. `resume=True`
-    continues from the last checkpoint, or starts from the beginning if there is none. On a CPU, the result of a resumed
-    run equals that of an uninterrupted run bit for bit.
+    `checkpoint_seconds` without one, at the end, and on Ctrl-C, SIGTERM or SIGUSR2, which raise `Interrupted`.
+    `resume=True` continues from the last checkpoint, or starts from the beginning if there is none. On a CPU, the
+    result of a resumed run equals that of an uninterrupted run bit for bit.
 
     `validate(model)` is called every `validate_every` steps. `keep_best_by` names a value; the weights with the largest
     value are kept besides the last ones (with a minus before the name: the smallest value). The final weights are

@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM as requests that the training loop handles between two steps."""
+"""Ctrl-C, SIGTERM and SIGUSR2 as requests that the training loop handles between two steps.
+
+Batch systems send SIGUSR2 before a job's time is up if they are asked to (`sbatch --signal=USR2@120`).
+"""
 
 import os
 import signal
@@ -8,7 +11,7 @@ from typing import Any
 
 from holdfast.errors import HoldfastError
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, *([signal.SIGUSR2] if hasattr(signal, "SIGUSR2") else []))
 
 
 class Interrupted(HoldfastError):  # noqa: N818 - not an error
