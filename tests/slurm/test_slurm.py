@@ -34,6 +34,10 @@ SMALL = (("evaluate.ifia.steps", "2"), ("evaluate.ensemble.steps", "1"), ("evalu
 FEW = {"limit": 6, "pgd_limit": 8}
 PATIENCE = 400.0
 
+long = pytest.mark.skipif(
+    not os.environ.get("HOLDFAST_LONG"), reason="minutes of a real Slurm: HOLDFAST_LONG=1 (make test-long) runs it"
+)
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -139,7 +143,9 @@ def kill(cluster: Cluster, sending: Sending, folder: Path) -> None:
     os.kill(int((folder / "lock.owner").read_text().split()[0]), signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("end", "words"), [(cancel, "was cancelled"), (kill, "was killed or stopped early")])
+@pytest.mark.parametrize(
+    ("end", "words"), [(cancel, "was cancelled"), pytest.param(kill, "was killed or stopped early", marks=long)]
+)
 def test_a_job_that_ends_early_is_sent_again_and_resumes(
     cluster: Cluster, on, tmp_path: Path, end: Callable[..., None], words: str
 ) -> None:
@@ -160,6 +166,7 @@ def test_a_job_that_ends_early_is_sent_again_and_resumes(
     assert not (sent.folder / "submitit").exists()
 
 
+@long
 def test_a_job_out_of_time_saves_and_is_sent_again(cluster: Cluster, on, tmp_path: Path) -> None:
     on(cluster)
     sent = job(tmp_path / "run", "natural", steps=10**6)
@@ -175,6 +182,7 @@ def test_a_job_out_of_time_saves_and_is_sent_again(cluster: Cluster, on, tmp_pat
     cluster.run("scancel", sending.job_id())
 
 
+@long
 def test_the_same_command_waits_for_jobs_that_are_still_there(cluster: Cluster, on, tmp_path: Path) -> None:
     on(cluster)
     sent = job(tmp_path / "run", steps=50)
@@ -203,6 +211,7 @@ def test_a_failing_job_is_named_with_its_log_and_stops_no_other(cluster: Cluster
     assert "nowhere.safetensors" in Path(found[2]).read_text()
 
 
+@long
 def test_a_job_that_never_gets_any_further_is_given_up(cluster: Cluster, on, tmp_path: Path) -> None:
     on(cluster)
     sent = job(tmp_path / "run", steps=10**6)
@@ -219,6 +228,7 @@ def test_a_job_that_never_gets_any_further_is_given_up(cluster: Cluster, on, tmp
     assert f"{1 + MOST_IN_VAIN} times in a row without getting any further" in str(sending.error)
 
 
+@long
 def test_threads_and_memory_reach_the_job(cluster: Cluster, on, tmp_path: Path) -> None:
     on(cluster)
     sent = job(tmp_path / "run", "natural", steps=5, measured=False)
@@ -232,6 +242,7 @@ def test_what_slurm_refuses_is_said(cluster: Cluster, on, tmp_path: Path) -> Non
         run_slurm([job(tmp_path / "run")], cores=1, logs=tmp_path / "logs", settings=SlurmSettings(partition="none"))
 
 
+@long
 def test_without_accounting_there_is_a_warning_and_no_hang(on, tmp_path: Path) -> None:
     with Cluster(tmp_path / "cluster", accounting=False) as bare:
         on(bare)
