@@ -82,3 +82,15 @@ def test_maps_declare_their_cost() -> None:
     assert costs.pop("smoothgrad") == 25
     assert set(costs.values()) == {1}
     assert torch.equal(torch.tensor(hf.SmoothGrad(samples=7).with_points(3).points), torch.tensor(3))
+
+
+def test_several_maps_in_a_config() -> None:
+    changes = [("evaluate.maps", '["gradient", "ig", "gradcam"]'), ("evaluate.strongest.limit", "7")]
+    protocol = protocol_of(make_config("digits/natural", overrides=changes), MeasureOptions())
+    first = ["ifia-topk", "strongest", "strongest-true-logit", "random"]
+    assert list(protocol.attacks) == [*first, "strongest:ig", "random:ig", "strongest:gradcam", "random:gradcam"]
+    kinds = {name: type(attack.attribution) for name, attack in protocol.attacks.items()}
+    assert kinds["ifia-topk"] is kinds["strongest"] is hf.Gradient
+    assert kinds["strongest:ig"] is hf.IntegratedGradients
+    assert kinds["random:gradcam"] is hf.GradCAM
+    assert {name for name in protocol.attacks if name.startswith("strongest")} == protocol.limits.keys()

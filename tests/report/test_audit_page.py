@@ -87,7 +87,7 @@ def test_next_commands_notes_and_protocol(tmp_path: Path) -> None:
     assert "strongest, random: the search ran out of time" in said
     protocol = {
         "Perturbation": "at most 8/255 per pixel, prediction kept",
-        "Explanation": "integrated gradients of the centred logit, 50 points, for the given class",
+        "Explanation": "integrated gradients with 50 points (of the centred logit), for the given class",
         "Attacks": "strongest, random; 2,000 passes per image",
         "Compared": "the 12 most important pixels of each map",
         "Images": "40 of 900, a stratified sample",

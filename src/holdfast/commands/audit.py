@@ -42,7 +42,7 @@ def audit(
     search_ig_steps: int = 5,
     limit: int | None = 64,
     minutes: float | None = None,
-    map: str = "ig",  # noqa: A002 - the name of the option
+    maps: Annotated[tuple[str, ...], arg(aliases=("--map",))] = ("ig",),
     strong: bool = True,
     thorough: bool = False,
     attacks: tuple[str, ...] = (),
@@ -71,6 +71,8 @@ def audit(
         holdfast audit --model torchvision:resnet18 --weights w.pth --data photos/ --classes names.txt
         # a run of `holdfast train`, on the test part of its own data
         holdfast audit --model runs/mine/erar
+        # which explanation of this network holds best
+        holdfast audit --model runs/mine/erar --maps ig gradient gradcam
         # images without labels, and a smaller perturbation
         holdfast audit --model nets:resnet --data unsorted/ --labels predicted --eps 4/255
 
@@ -102,14 +104,16 @@ def audit(
         quantize: Round float pixels of an .npz file to multiples of 1/255.
         labels: Explain the given labels, or the classes that the network predicts (for images without labels).
         eps: Largest change per pixel, as a number or a fraction; pixels are in [0, 1].
-        passes: Budget of all attacks together, in example-passes per image: one image once forward or backward.
+        passes: Budget of all attacks together, in example-passes per image: one image once forward or backward. With
+            several maps, of each of them.
         steps: Number of steps of the top-k attack of the papers (with --no-strong or --attacks ifia-topk).
         k: Number of top pixels to compare; by default a tenth of the pixels.
         ig_steps: Number of points of integrated gradients.
         search_ig_steps: Number of points inside the search; the image that is found is scored with all points.
         limit: Number of images, a stratified subset drawn with the seed; None means all.
         minutes: Time limit: attack at most --limit images, as many as fit, with fewer passes if need be.
-        map: Explanation to audit: ig, gradient, input-x-gradient or smoothgrad.
+        maps: Explanation to audit: ig, gradient, input-x-gradient, smoothgrad, gradcam or gradcam++. Several are
+            compared on the same images, and the first line of the result says which of them holds best.
         thorough: Give the attacks ten times the passes.
         strong: Run the strongest attack; --no-strong runs the top-k attack of the papers instead.
         attacks: Run these attacks instead of the default ones, for example: ifia-topk ifia-cosine random.
@@ -177,7 +181,7 @@ def audit(
         ig_steps=ig_steps,
         search_ig_steps=search_ig_steps,
         limit=limit,
-        map=map,
+        maps=maps,
         strong=strong,
         attacks=attacks or None,
         apgd=apgd,

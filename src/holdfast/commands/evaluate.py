@@ -84,6 +84,8 @@ def evaluate(
     with measuring(console, quiet) as on_progress:
         measure(run, options, device=device, on_progress=on_progress)
     views = view_runs([read_run(run)])
+    if views[0].maps is not None:
+        console.print(views[0].maps.sentence, highlight=False, soft_wrap=True)
     for table in (results_table(views), controls_table(views), quality_table(views)):
         if table.rows:
             console.print(to_rich(table))

@@ -217,14 +217,16 @@ class EnsembleProtocol(Section):
 class Evaluate(Section):
     """How the network is measured; the attacks on the maps take `limit` stratified test images.
 
-    `map` names the explanation that is attacked, with its `map_options`. `attacks` names the attacks on it; without it
-    the reference attack, the strongest attack on the maps of centred and true logit, and the random control.
+    `map` names the explanation that is attacked, with its `map_options`. `maps` lists several, which are compared on
+    the same images; the first of them replaces `map`, the others have no options. `attacks` names the attacks; without
+    it the reference attack, the strongest attack on the maps of centred and true logit, and the random control.
     """
 
     limit: Count | None = None
     batch_size: Count = 50
     map: str = "ig"
     map_options: dict[str, Setting] = {}
+    maps: Texts | None = None
     attacks: Texts | None = None
     pgd: PGDProtocol | None = None
     apgd: APGDProtocol | None = None

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from holdfast.attacks.base import ExplanationAttack
 from holdfast.attribution import make_map
 from holdfast.config import check_eps
 from holdfast.data.dataset import Dataset, to_float
@@ -29,7 +30,7 @@ from holdfast.evaluation.protocol import EvaluationProtocol, OnProgress
 from holdfast.models import Classifier
 from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd
 from holdfast.report import view_runs, write_report
-from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST, TRUE_LOGIT
+from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST, TRUE_LOGIT, on_map
 from holdfast.runs.provenance import without_folders
 from holdfast.runs.run import read_run
 from holdfast.runs.summary import RunInfo
@@ -65,7 +66,8 @@ class AuditSettings:
     `eps` is the largest change per pixel (pixels are in [0, 1]). `k` is the number of top pixels that are compared; the
     default is a tenth of the pixels. Accuracy is measured on a sample of `accuracy_limit` images, and under PGD on
     `limit` images; `apgd` adds Auto-PGD on the cross-entropy and on the difference of logits ratio. `map` names the
-    explanation (`holdfast.attribution.MAPS`); `attribution` replaces it by an attribution object of your own.
+    explanation (`holdfast.attribution.MAPS`); `attribution` replaces it by an attribution object of your own. `maps`
+    replaces both by several, names or objects, which are compared on the same images; each gets the same passes.
 
     The audit runs the strongest attack on the map of the centred logit, which decides, and on that of the true logit,
     and random noise as the control. `passes` is the budget in example-passes per image for all of them together. With
@@ -74,6 +76,8 @@ class AuditSettings:
 
     >>> AuditSettings(eps=4 / 255, limit=16).map
     'ig'
+    >>> AuditSettings(maps=("ig", "gradcam")).attack_names
+    ('strongest', 'strongest-true-logit', 'random', 'strongest:gradcam', 'random:gradcam')
     """
 
     eps: float = 8 / 255
@@ -91,13 +95,37 @@ class AuditSettings:
     map: str = "ig"
     attribution: Attribution | None = None
     attacks: tuple[str, ...] | None = None
+    maps: tuple[str | Attribution, ...] = ()
 
     def __post_init__(self) -> None:
         check_eps(self.eps)
+        if len(names := self.map_names) != len(set(names)):
+            raise expected("maps with different names", got=", ".join(names))
+
+    @property
+    def map_names(self) -> tuple[str, ...]:
+        """Names of the maps that are audited; an attribution object is named by its class."""
+        return tuple(_map_name(one) for one in self.maps or (self.attribution or self.map,))
+
+    @property
+    def by_map(self) -> dict[str, "AuditSettings"]:
+        """The settings of each map, as of an audit of this map alone."""
+        if not self.maps:
+            return {self.map_names[0]: self}
+        options = ({"map": one} if isinstance(one, str) else {"attribution": one} for one in self.maps)
+        alone = replace(self, maps=(), map="ig", attribution=None)
+        return {name: replace(alone, **option) for name, option in zip(self.map_names, options, strict=True)}
 
     @property
     def attack_names(self) -> tuple[str, ...]:
-        """Names of the attacks to run."""
+        """Names of the attacks to run. Those on the second and later maps end in the name of the map."""
+        (_, first), *others = self.by_map.items()
+        more = [on_map(attack, name) for name, one in others for attack in one.own_attacks if attack != TRUE_LOGIT]
+        return (*first.own_attacks, *more)
+
+    @property
+    def own_attacks(self) -> tuple[str, ...]:
+        """The attacks on one map."""
         if self.attacks:
             return self.attacks
         if not self.strong:
@@ -109,6 +137,11 @@ class AuditSettings:
         """The number of top pixels that are compared on images like those of `data`."""
         _, height, width = data.image_shape
         return max(1, height * width // 10) if self.k is None else self.k
+
+
+def _map_name(one: str | Attribution) -> str:
+    """A registered name, the method of a map of captum, or the class of an attribution object."""
+    return one if isinstance(one, str) else getattr(getattr(one, "method", None), "__name__", type(one).__name__)
 
 
 def audit(
@@ -151,7 +184,8 @@ def audit(
         data = _relabelled(network, data, device)
     k = settings.top_k(data)
     limit = len(data) if settings.limit is None else min(settings.limit, len(data))
-    check_before_attacks(network, data.stratified(limit, settings.seed), _explained(settings), device)
+    for one in settings.by_map.values():
+        check_before_attacks(network, data.stratified(limit, settings.seed), _explained(one), device)
     named, command = model_name or type(network.net).__name__, tuple((origin or {}).get("command", ()))
     about: dict[str, Any] = {
         "model": without_folders(named),
@@ -172,6 +206,7 @@ def audit(
         seed=settings.seed,
         class_names=data.class_names,
         audit=about,
+        maps=settings.map_names,
     )
     protocol = _protocol(settings, k)
     try:
@@ -199,11 +234,11 @@ def _settings(settings: AuditSettings | None, options: dict[str, Any]) -> AuditS
 
 
 def _described(settings: AuditSettings) -> dict[str, Any]:
-    """The settings for `summary.json`; an attribution object is named by its class."""
-    found = {field.name: getattr(settings, field.name) for field in fields(settings) if field.name != "attribution"}
-    if settings.attribution is not None:
-        found["map"] = type(settings.attribution).__name__
-    return found | {"attacks": list(settings.attack_names)}
+    """The settings for `summary.json`; maps are named."""
+    own = [field.name for field in fields(settings) if field.name not in ("attribution", "map", "maps", "attacks")]
+    names = settings.map_names
+    maps: dict[str, Any] = {"map": names[0], "maps": list(names)} if len(names) > 1 else {"map": names[0]}
+    return {name: getattr(settings, name) for name in own} | maps | {"attacks": list(settings.attack_names)}
 
 
 def fit_to_minutes(
@@ -235,7 +270,8 @@ def fit_to_minutes(
         started = clock()
         evaluate(network, relabelled, probe, device=device)
         spent = clock() - started
-    each = spent / max(1, counter.passes) if strong else spent / len(few) / tried
+    maps = 1 + _share_of(STRONGEST, settings.attack_names) * (len(settings.map_names) - 1)  # passes count per map
+    each = maps * spent / max(1, counter.passes) if strong else spent / len(few) / tried
     wanted = len(data) if settings.limit is None else min(settings.limit, len(data))
     limit, depth = fit_images_and_steps(each, most, wanted, 60 * minutes * SHARE_FOR_ATTACKS, fewest_steps=least)
     return _with(replace(settings, limit=limit), unit, depth)
@@ -246,29 +282,12 @@ def _with(settings: AuditSettings, unit: str, depth: int) -> AuditSettings:
 
 
 def _protocol(settings: AuditSettings, k: int) -> EvaluationProtocol:
-    explained = _explained(settings)
-    search = settings.search_ig_steps if getattr(explained, "points", 1) > settings.search_ig_steps else None
-    strong = {"ig_steps": settings.ig_steps, "judge_points": settings.search_ig_steps}
-    centred = decisive(settings.attack_names) == STRONGEST and settings.attribution is None
-
-    def shared(name: str) -> AttackSettings:
-        return AttackSettings(
-            eps=settings.eps,
-            steps=settings.steps,
-            k=k,
-            ig_steps=settings.ig_steps,
-            map=settings.map,
-            map_options={"score": "centred-logit"} if centred and name == CONTROL else {},  # that of the verdict
-            attribution=settings.attribution,
-            search_ig_steps=search,
-            strongest=strong | {"passes": round(_share_of(name, settings) * settings.passes)},
-            ensemble={"steps": max(1, settings.steps // 2), "search_ig_steps": search},
-            control_steps=CONTROL_STEPS if settings.strong else None,
-        )
-
-    attacks = {name: make_attacks(shared(name), [name])[name] for name in settings.attack_names}
+    attacks: dict[str, ExplanationAttack] = {}
+    for place, (name, one) in enumerate(settings.by_map.items()):
+        made = _attacks(one, k, settings.attack_names)
+        attacks |= {on_map(attack, name): part for attack, part in made.items()} if place else made
     return EvaluationProtocol(
-        attacks=attacks,
+        attacks={name: attacks[name] for name in settings.attack_names},
         pgd=pgd(eps=settings.eps, steps=20),
         apgd=apgd_pair(eps=settings.eps, steps=20) if settings.apgd else (),
         limit=settings.limit,
@@ -283,9 +302,34 @@ def _protocol(settings: AuditSettings, k: int) -> EvaluationProtocol:
     )
 
 
-def _share_of(name: str, settings: AuditSettings) -> float:
-    """The part of the passes that one attack gets; without the second map, the first gets both parts."""
-    if name == STRONGEST and TRUE_LOGIT not in settings.attack_names:
+def _attacks(settings: AuditSettings, k: int, together: tuple[str, ...]) -> dict[str, ExplanationAttack]:
+    """The attacks on one map; `together` are the names of all attacks of the audit."""
+    explained = _explained(settings)
+    search = settings.search_ig_steps if getattr(explained, "points", 1) > settings.search_ig_steps else None
+    strong = {"ig_steps": settings.ig_steps, "judge_points": settings.search_ig_steps}
+    centred = decisive(settings.own_attacks) == STRONGEST and settings.attribution is None
+
+    def shared(name: str) -> AttackSettings:
+        return AttackSettings(
+            eps=settings.eps,
+            steps=settings.steps,
+            k=k,
+            ig_steps=settings.ig_steps,
+            map=settings.map,
+            map_options={"score": "centred-logit"} if centred and name == CONTROL else {},  # that of the verdict
+            attribution=settings.attribution,
+            search_ig_steps=search,
+            strongest=strong | {"passes": round(_share_of(name, together) * settings.passes)},
+            ensemble={"steps": max(1, settings.steps // 2), "search_ig_steps": search},
+            control_steps=CONTROL_STEPS if settings.strong else None,
+        )
+
+    return {name: make_attacks(shared(name), [name])[name] for name in settings.own_attacks}
+
+
+def _share_of(name: str, together: tuple[str, ...]) -> float:
+    """The part of the passes that one attack gets; without the map of the true logit, the others get both parts."""
+    if name == STRONGEST and TRUE_LOGIT not in together:
         return sum(SHARES.values())
     return SHARES.get(name, 1.0)
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.evaluation.protocol import Evaluation
 from holdfast.runs.budget import eps_text
 from holdfast.runs.controls import IMAGE
-from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST, TRUE_LOGIT
+from holdfast.runs.map_comparison import title
+from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST, TRUE_LOGIT, attack_of, is_control, map_of
 from holdfast.runs.next_steps import Step, next_steps
 from holdfast.runs.verdict import percent
 
@@ -50,6 +51,11 @@ class Audit:
         return str(self.summary["audit"]["verdict"]["sentence"])
 
     @property
+    def comparison(self) -> str:
+        """One sentence that says which of several maps holds best; empty if there is one map."""
+        return str(self.summary.get("maps", {}).get("sentence", ""))
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What else the reader should know, one sentence each."""
         return tuple(self.summary["audit"]["notes"])
@@ -69,7 +75,9 @@ class Audit:
 
     def __str__(self) -> str:
         steps = [text for step in self.next_steps for text in (f"next: {step.text}", _indented(step.command)) if text]
-        return "\n".join([*self._figures(), "", self.verdict, "", *steps, *(f"note: {n}" for n in self.notes)])
+        first = [self.comparison, ""] if self.comparison else []
+        said = [*first, *self._figures(), "", self.verdict, "", *steps, *(f"note: {n}" for n in self.notes)]
+        return "\n".join(said)
 
     def _figures(self) -> list[str]:
         summary, eps = self.summary, eps_text(self.settings.eps)
@@ -79,15 +87,23 @@ class Audit:
             f"medians under a perturbation of at most {eps} per pixel that keeps the prediction:",
             f"  {'':18s}{'top ' + str(self.k) + ' kept':>16s}{'Kendall':>12s}{'attack failed':>20s}",
         ]
-        names = sorted(self.settings.attack_names, key=lambda name: name != CONTROL)  # the random control first
-        lines += [self._line(name, TITLES.get(name, name)) for name in names if name in summary["attacks"]]
+        for explanation in dict.fromkeys(map_of(name) for name in self.settings.attack_names):
+            lines += self._of_map(explanation)
         return [*lines, *self._image_line()]
+
+    def _of_map(self, explanation: str) -> list[str]:
+        """One line per attack on a map, with the name of the map above them if there are several."""
+        known, maps = self.summary["attacks"], self.settings.map_names
+        names = [name for name in self.settings.attack_names if map_of(name) == explanation and name in known]
+        names.sort(key=lambda name: not is_control(name))  # the random control first
+        heading = [f" {title(explanation or maps[0])}"] if len(maps) > 1 else []
+        return heading + [self._line(name, TITLES.get(attack_of(name), name)) for name in names]
 
     def _image_line(self) -> list[str]:
         """The image itself as a map, under the decisive attack: how much of the change is that of the image."""
         judged = self.summary["audit"]["verdict"]["attack"]
         image = self.summary["attacks"].get(judged, {}).get("controls", {}).get(IMAGE)
-        if image is None:
+        if image is None or len(self.settings.map_names) > 1:  # with several maps, the report has one per map
             return []
         top_k, kendall = (image[metric]["median"] for metric in ("top_k", "kendall"))
         return [f"  {'image as a map':18s}{_share(top_k):>16s}{_number(kendall):>12s}{'-':>20s}"]

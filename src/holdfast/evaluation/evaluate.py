@@ -28,7 +28,7 @@ from holdfast.evaluation.identity import claim, identity
 from holdfast.evaluation.pictures import make_panels
 from holdfast.evaluation.protocol import Evaluation, EvaluationProtocol, OnProgress, tensors
 from holdfast.metrics.registry import METRICS
-from holdfast.runs.names import CONTROL
+from holdfast.runs.names import CONTROL, is_control
 from holdfast.runs.panels import write_panels
 from holdfast.runs.provenance import collect_provenance
 from holdfast.runs.rows import ExampleRow, Examples
@@ -81,7 +81,7 @@ def evaluate(
         for name in summary["attacks"].keys() & protocol.attacks.keys():
             summary["attacks"][name]["budget"] = _budget(protocol.attacks[name])
         summary = add_verdict(summary)
-        panels = make_panels(model, subset, protocol, rows, device)
+        panels = make_panels(model, subset, _pictured(protocol, summary), rows, device)
         if folder is not None:
             write_json_atomic(folder / "summary.json", summary)
             if panels is not None:
@@ -191,7 +191,7 @@ class _Job:
     @property
     def controlled(self) -> str:
         """The attack under which the map with shuffled weights is measured: the first that is not random noise."""
-        return next((name for name in self.protocol.attacks if name != CONTROL), CONTROL)
+        return next((name for name in self.protocol.attacks if not is_control(name)), CONTROL)
 
     @cached_property
     def shuffled(self) -> nn.Module | None:
@@ -218,7 +218,7 @@ class _Job:
         return {
             name: list(diagnose(attack, self.model, x, y, keys=keys).warnings)
             for name, attack in self.protocol.attacks.items()
-            if isinstance(attack, PGDExplanationAttack) and name != CONTROL
+            if isinstance(attack, PGDExplanationAttack) and not is_control(name)
         }
 
     def _tell(self, what: str, done: int, total: int) -> None:
@@ -284,6 +284,12 @@ def _add_chance(summary: dict[str, Any], attacks: Mapping[str, ExplanationAttack
         found, k = summary["attacks"][name], attacks[name].eval_k
         values = {metric.name: metric.by_chance(height, width, k) for metric in METRICS.values()}
         found |= {"k": k, "chance": {metric: value for metric, value in values.items() if value is not None}}
+
+
+def _pictured(protocol: EvaluationProtocol, summary: Mapping[str, Any]) -> EvaluationProtocol:
+    """The protocol with pictures of the map that holds best, if several were compared."""
+    best = summary.get("maps", {}).get("attack")
+    return replace(protocol, pictured=best) if best in protocol.attacks else protocol
 
 
 def _budget(attack: ExplanationAttack) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from holdfast.models import Classifier
 from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd, universal
 from holdfast.recipes.protocols import AS_BEFORE, DEFAULT
 from holdfast.runs import RunInfo, describe
-from holdfast.runs.names import CONTROL, STRONGEST, TRUE_LOGIT, UNIVERSAL
+from holdfast.runs.names import CONTROL, STRONGEST, TRUE_LOGIT, UNIVERSAL, attack_of, on_map
+from holdfast.runs.verdict import decisive
 from holdfast.storage.json_files import read_json, write_json_atomic
 from holdfast.training import pick_device
 
@@ -80,12 +81,13 @@ def protocol_of(config: RunConfig, options: MeasureOptions) -> EvaluationProtoco
     """The evaluation protocol of a config: its attacks on the maps, and PGD and APGD on the prediction."""
     wanted = config.evaluate
     under, under_apgd = wanted.pgd, wanted.apgd
-    names, fewer = attack_names(config, options), options.strongest_limit or wanted.strongest.limit
+    attacks, fewer = _attacks(config, options), options.strongest_limit or wanted.strongest.limit
+    strong = [name for name in attacks if attack_of(name) in (STRONGEST, TRUE_LOGIT)]
     return EvaluationProtocol(
-        attacks=make_attacks(_settings(config, options.passes), names),
+        attacks=attacks,
         pgd=None if under is None else pgd(**under.model_dump(exclude={"limit"})),
         limit=options.limit or wanted.limit,
-        limits={} if fewer is None else dict.fromkeys((STRONGEST, TRUE_LOGIT), fewer),
+        limits={} if fewer is None else dict.fromkeys(strong, fewer),
         pgd_limit=options.pgd_limit or (under.limit if under is not None else None),
         apgd=() if under_apgd is None else apgd_pair(**under_apgd.model_dump(exclude={"limit"})),
         apgd_limit=options.pgd_limit or (under_apgd.limit if under_apgd is not None else None),
@@ -94,6 +96,23 @@ def protocol_of(config: RunConfig, options: MeasureOptions) -> EvaluationProtoco
         batch_size=wanted.batch_size,
         seed=config.seed,
     )
+
+
+def map_names(config: RunConfig) -> tuple[str, ...]:
+    """The maps that are measured; on the first, attacks have their plain names."""
+    return tuple(config.evaluate.maps or (config.evaluate.map,))
+
+
+def _attacks(config: RunConfig, options: MeasureOptions) -> dict[str, ExplanationAttack]:
+    """All attacks on the first map, and on each of the others the attack that decides, with noise as the control."""
+    names, settings = attack_names(config, options), _settings(config, options.passes)
+    first, *others = map_names(config)
+    attacks = make_attacks(replace(settings, map=first), names)
+    pair = dict.fromkeys((decisive(names), *(name for name in names if name == CONTROL)))
+    for other in others:
+        made = make_attacks(replace(settings, map=other, map_options={}), pair)
+        attacks |= {on_map(name, other): attack for name, attack in made.items()}
+    return attacks
 
 
 def attack_names(config: RunConfig, options: MeasureOptions) -> tuple[str, ...]:
@@ -140,6 +159,7 @@ def _info(folder: Path, config: RunConfig, data: Dataset) -> RunInfo:
         example_passes=cost.get("example_passes"),
         train_seconds=cost.get("seconds"),
         provenance=provenance,
+        maps=map_names(config),
     )
 
 

@@ -4,17 +4,12 @@ from dataclasses import dataclass
 
 from holdfast.report.document import Document, one_line
 from holdfast.runs.budget import eps_text
-from holdfast.runs.names import STRONGEST
+from holdfast.runs.map_comparison import title
+from holdfast.runs.names import MAP_TITLES, STRONGEST
 from holdfast.runs.next_steps import Step, next_steps
 
 ANSWERS = ("robust", "partly robust", "not robust", "cannot say")
-_MAPS = {
-    "ig": "integrated gradients",
-    "gradient": "gradient",
-    "input-x-gradient": "input x gradient",
-    "smoothgrad": "SmoothGrad",
-}
-_SHOWN = ("eps", "passes", "steps", "k", "ig_steps", "seed", "map", "attacks", "limit")
+_SHOWN = ("eps", "passes", "steps", "k", "ig_steps", "seed", "map", "maps", "attacks", "limit")
 """Settings with a line of their own in the protocol; the others share one."""
 
 
@@ -60,10 +55,11 @@ def _protocol(data: Document, audit: Document) -> tuple[tuple[str, str], ...]:
     settings = audit.part("settings")
     eps, points = settings.number("eps"), settings.count("ig_steps")
     strong = STRONGEST in data.part("attacks").content
-    depth = f"{settings.count('passes'):,} passes per image" if strong else f"{settings.count('steps'):,} steps"
-    name = settings.text("map", "ig")
-    explained = _MAPS.get(name, name) + (" of the centred logit" if strong and name in _MAPS else "")
-    explained += f", {points} points" if name == "ig" and points else ""
+    each = "per image and map" if "maps" in settings.content else "per image"
+    depth = f"{settings.count('passes'):,} passes {each}" if strong else f"{settings.count('steps'):,} steps"
+    names = settings.texts("maps") or (settings.text("map", "ig"),)
+    explained = ", ".join(_explained(name, points) for name in names)
+    explained += " (of the centred logit)" if strong and set(names) <= MAP_TITLES.keys() else ""
     labels = audit.text("labels", "given")
     n, there = data.count("n"), audit.count("images")
     other = [f"{one_line(key)} {settings.text(key)}" for key in settings.content if key not in _SHOWN]
@@ -79,6 +75,10 @@ def _protocol(data: Document, audit: Document) -> tuple[tuple[str, str], ...]:
         "Other settings": ", ".join(text for text in other if not text.endswith(" ")),
     }
     return tuple((key, one_line(text)) for key, text in lines.items() if text)
+
+
+def _explained(name: str, points: int) -> str:
+    return f"{title(name)} with {points} points" if name == "ig" and points else title(name)
 
 
 def _steps(data: Document, audit: Document, verdict: Document) -> tuple[Step, ...]:

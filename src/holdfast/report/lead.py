@@ -6,10 +6,12 @@ from typing import Any
 
 from holdfast.report.audit import AuditView
 from holdfast.report.document import one_line
+from holdfast.report.maps_table import maps_table
 from holdfast.report.overlay import Pixels, overlay, png_uri
 from holdfast.report.pictures import Picture
+from holdfast.report.sections import page_table
 from holdfast.report.view import RunView, Stat
-from holdfast.runs.names import CONTROL, DECISIVE
+from holdfast.runs.names import DECISIVE, attack_of, control_of
 from holdfast.runs.verdict import percent
 
 WORST = 3
@@ -21,13 +23,20 @@ def page_lead(view: RunView, audit: AuditView, found: Sequence[Picture]) -> dict
     return {
         "title": audit.title,
         "answer": audit.answer,
-        "sentence": [part for part in audit.sentence.partition(": ") if part != ": "],
+        "sentence": _parts(audit.sentence if view.maps is None else view.maps.sentence),
+        "verdict": audit.sentence if view.maps is not None else "",
+        "maps": page_table(maps_table(view, view.maps)) if view.maps is not None and view.maps.found else None,
         "figures": _figures(view, audit),
         "worst": [_worst(view, picture) for picture in attacked(found)[:WORST]],
         "steps": [{"text": step.text, "command": _options(step.command)} for step in audit.steps],
         "notes": [*view.notes, *audit.notes],
         "protocol": audit.protocol,
     }
+
+
+def _parts(sentence: str) -> list[str]:
+    """What the sentence says, and its reason."""
+    return [part for part in sentence.partition(": ") if part != ": "]
 
 
 def attacked(found: Sequence[Picture]) -> list[Picture]:
@@ -46,8 +55,8 @@ def _options(command: str) -> list[str]:
 
 
 def _figures(view: RunView, audit: AuditView) -> list[dict[str, str]]:
-    noise, strongest = (_kept(view, name) for name in (CONTROL, audit.attack))
-    name = "the strongest attack" if audit.attack in DECISIVE else f"the attack {audit.attack}"
+    noise, strongest = (_kept(view, name) for name in (control_of(audit.attack), audit.attack))
+    name = "the strongest attack" if attack_of(audit.attack) in DECISIVE else f"the attack {audit.attack}"
     accuracy = _figure("Accuracy", view.natural, "image")
     if audit.labels == "predicted":
         accuracy = {"title": "Accuracy", "value": "n/a", "interval": "", "about": "not measured without labels"}

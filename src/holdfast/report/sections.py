@@ -50,6 +50,7 @@ def findings(views: Sequence[RunView], comparisons: Mapping[str, Comparison]) ->
     evaluated = [view for view in views if attack in view.attacks]
     base = next(iter(comparisons.values())).base if comparisons else (evaluated[0] if evaluated else None)
     said = [f"{view.label}: {view.audit.sentence}" for view in views if view.audit is not None]
+    said += [f"{view.label}: {view.maps.sentence}" for view in views if view.maps is not None]
     said += [_kept(base, attack)] if base is not None else []
     return [text for text in said if text] + [comparison.sentence() for comparison in comparisons.values()]
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 from holdfast.metrics.registry import METRICS
 from holdfast.report.audit import AuditView, view_audit
 from holdfast.report.document import Document, one_line
+from holdfast.report.maps import MapsView, view_maps
 from holdfast.runs import Run, RunInfo, add_verdict, summarise
 from holdfast.runs.bootstrap import Interval
 from holdfast.runs.budget import Budget, budget_from_text
 from holdfast.runs.controls import AGREEMENT, CONTROL_MAPS
-from holdfast.runs.names import CONTROL, DECISIVE, HEADLINES
+from holdfast.runs.names import DECISIVE, HEADLINES, is_control
 from holdfast.storage.json_files import plain
 
 _METHODS = ("natural", "madry", "ig-norm", "rar", "ig-sum-norm", "art", "igr", "erar")
@@ -77,6 +78,7 @@ class RunView:
     notes: tuple[str, ...]
     budget: Budget | None = None
     audit: AuditView | None = None
+    maps: MapsView | None = None
 
 
 def view_runs(runs: Sequence[Run], *, unfinished: RunInfo | None = None) -> tuple[RunView, ...]:
@@ -118,7 +120,7 @@ def decisive_attack(views: Sequence[RunView]) -> str:
 def headline_attack(views: Sequence[RunView]) -> str:
     """The paper's attack if present, else the first that is not the random control, else an empty string."""
     found = dict.fromkeys(name for view in views for name in view.attacks)
-    ordered = [*(name for name in HEADLINES if name in found), *(name for name in found if name != CONTROL)]
+    ordered = [*(name for name in HEADLINES if name in found), *(name for name in found if not is_control(name))]
     return ordered[0] if ordered else ""
 
 
@@ -181,6 +183,7 @@ def _view(run: Run, unfinished: RunInfo | None) -> RunView:
         notes=notes,
         budget=_budget(run, data),
         audit=view_audit(data) if "audit" in data.content else None,
+        maps=view_maps(data),
     )
 
 

@@ -22,3 +22,54 @@ DECISIVE = (STRONGEST, ENSEMBLE)
 """The attacks that decide comparisons, the first that every run has."""
 
 HEADLINES = (REFERENCE, STRONGEST, TRUE_LOGIT, UNIVERSAL, ENSEMBLE)
+
+MAP_TITLES = {
+    "ig": "integrated gradients",
+    "gradient": "gradient",
+    "input-x-gradient": "input x gradient",
+    "smoothgrad": "SmoothGrad",
+    "gradcam": "Grad-CAM",
+    "gradcam++": "Grad-CAM++",
+}
+"""Registered map -> its name in sentences."""
+
+
+def on_map(attack: str, name: str) -> str:
+    """The name of an attack on a map other than the first of its audit; on the first, the attack has its plain name.
+
+    >>> on_map("strongest", "gradcam")
+    'strongest:gradcam'
+    """
+    return f"{attack}:{name}"
+
+
+def attack_of(name: str) -> str:
+    """The plain name of an attack, without the map that it attacks.
+
+    >>> attack_of("strongest:gradcam"), attack_of("strongest")
+    ('strongest', 'strongest')
+    """
+    return name.partition(":")[0]
+
+
+def map_of(name: str) -> str:
+    """The map in the name of an attack; empty for the first map of its audit.
+
+    >>> map_of("strongest:gradcam"), map_of("strongest")
+    ('gradcam', '')
+    """
+    return name.partition(":")[2]
+
+
+def is_control(name: str) -> bool:
+    """Whether this is random noise, on any map."""
+    return attack_of(name) == CONTROL
+
+
+def control_of(name: str) -> str:
+    """The random control on the map that an attack has.
+
+    >>> control_of("strongest:gradcam"), control_of("strongest")
+    ('random:gradcam', 'random')
+    """
+    return on_map(CONTROL, map_of(name)) if map_of(name) else CONTROL

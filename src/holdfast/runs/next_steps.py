@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.runs.budget import eps_text
-from holdfast.runs.names import STRONGEST
+from holdfast.runs.names import STRONGEST, attack_of
 from holdfast.runs.verdict import MIN_ATTACKED
 
 USUAL_IMAGES = 64
@@ -137,7 +137,7 @@ def _attack(summary: Mapping[str, Any], words: Sequence[str]) -> Step:
 
 def _search_longer(summary: Mapping[str, Any], words: Sequence[str]) -> Step:
     audit = summary["audit"]
-    unit, usual = ("passes", 2000) if audit["verdict"]["attack"] == STRONGEST else ("steps", 50)
+    unit, usual = ("passes", 2000) if attack_of(audit["verdict"]["attack"]) == STRONGEST else ("steps", 50)
     depth = LONGER * int(audit.get("settings", {}).get(unit, usual))
     text = "Search longer, and read the warnings of the attacks:"
     if not words:

@@ -11,7 +11,8 @@ from holdfast.runs.bootstrap import Bootstrap, Values, wilson
 from holdfast.runs.controls import by_control, control_columns
 from holdfast.runs.conventions import CONVENTIONS, FAILED, Convention, metric_values
 from holdfast.runs.difference import paired_difference
-from holdfast.runs.names import CONTROL
+from holdfast.runs.map_comparison import compare_maps
+from holdfast.runs.names import control_of, map_of
 from holdfast.runs.rows import OUTCOMES, ExampleRow, metrics_of
 from holdfast.runs.verdict import decisive
 
@@ -44,6 +45,8 @@ class RunInfo:
     class_names: tuple[str, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)
     audit: Mapping[str, Any] = field(default_factory=dict)
+    maps: tuple[str, ...] = ()
+    """The maps that are compared, the first being that of the attacks with plain names."""
 
 
 def summarise(rows: Sequence[ExampleRow], info: RunInfo, *, bootstrap: Bootstrap | None = None) -> dict[str, Any]:
@@ -57,7 +60,9 @@ def summarise(rows: Sequence[ExampleRow], info: RunInfo, *, bootstrap: Bootstrap
         "class_names": list(info.class_names),
         "audit": dict(info.audit),
     }
-    judged = decisive(attacks) if info.audit else ""  # in an audit, noise is measured on the map of this attack
+    # in an audit, noise is measured on the map of the attack that decides about this map
+    judged = {decisive(attacks, name) for name in {map_of(name) for name in attacks}} if info.audit else set()
+    maps = compare_maps(attacks, info.maps, bootstrap=bootstrap)
     return {
         "dataset": info.dataset,
         "method": info.method,
@@ -69,9 +74,10 @@ def summarise(rows: Sequence[ExampleRow], info: RunInfo, *, bootstrap: Bootstrap
         "train_seconds": info.train_seconds,
         "attacks": {
             name: summarise_attack(group, bootstrap=bootstrap)
-            | (gain_over_noise(group, attacks.get(CONTROL, ()), bootstrap=bootstrap) if name == judged else {})
+            | (gain_over_noise(group, attacks.get(control_of(name), ()), bootstrap=bootstrap) if name in judged else {})
             for name, group in attacks.items()
         },
+        **({"maps": maps} if maps else {}),
         **{key: value for key, value in optional.items() if value},
         "provenance": dict(info.provenance),
     }

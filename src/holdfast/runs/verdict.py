@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from holdfast.runs.chance import chance_note
-from holdfast.runs.names import CONTROL, DECISIVE
+from holdfast.runs.names import DECISIVE, MAP_TITLES, attack_of, control_of, is_control, map_of
 
 Answer = Literal["robust", "partly robust", "not robust", "cannot say"]
 Cause = Literal["few images", "near chance", "no attack", "failed attacks", "weak attack"]
@@ -59,9 +59,9 @@ def judge(summary: Mapping[str, Any]) -> Verdict:
     'not robust'
     """
     attacks: Mapping[str, Any] = summary["attacks"]
-    name = decisive(attacks)
+    name = summary.get("maps", {}).get("attack") or decisive(attacks)  # of several maps, the one that holds best
     found = attacks.get(name, {})
-    under_attack, under_noise = (_kept(attacks.get(which, {})) for which in (name, CONTROL))
+    under_attack, under_noise = (_kept(attacks.get(which, {})) for which in (name, control_of(name)))
     kept = min((share for share in (under_attack, under_noise) if share is not None), default=None)
     doubts = [*_few(found), *_near_chance(summary)]
     if kept is not None and kept >= FRAGILE:
@@ -71,19 +71,22 @@ def judge(summary: Mapping[str, Any]) -> Verdict:
         sentence = f"This audit cannot say whether the maps are robust: {said}."
         return Verdict(answer="cannot say", sentence=sentence, reasons=dict(doubts), attack=name)
     answer: Answer = "robust" if kept >= ROBUST else "partly robust" if kept >= FRAGILE else "not robust"
-    by_noise = name == CONTROL or (under_attack is not None and kept < under_attack)
-    sentence = _sentence(answer, kept, summary.get("audit", {}).get("k"), by_noise)
+    by_noise = is_control(name) or (under_attack is not None and kept < under_attack)
+    sentence = _sentence(answer, kept, summary, by_noise)
     return Verdict(answer=answer, sentence=sentence, attack=name)
 
 
-def decisive(attacks: Collection[str]) -> str:
+def decisive(attacks: Collection[str], explanation: str = "") -> str:
     """The attack behind the verdict: the strongest if it was run, else the first that is not the random control.
 
-    >>> decisive(["random", "ifia-topk"])
-    'ifia-topk'
+    `explanation` is the map as in the names of the attacks: empty for the first of an audit.
+
+    >>> decisive(["random", "ifia-topk"]), decisive(["strongest", "random:gradcam", "strongest:gradcam"], "gradcam")
+    ('ifia-topk', 'strongest:gradcam')
     """
-    names = [name for name in attacks if name != CONTROL] or list(attacks)
-    return next((name for name in (*DECISIVE, *names) if name in names), "")
+    own = [name for name in attacks if map_of(name) == explanation]
+    names = {attack_of(name): name for name in ([name for name in own if not is_control(name)] or own)}
+    return next((names[attack] for attack in (*DECISIVE, *names) if attack in names), "")
 
 
 def notes_of(summary: Mapping[str, Any]) -> list[str]:
@@ -104,7 +107,9 @@ def notes_of(summary: Mapping[str, Any]) -> list[str]:
     for name, attack in summary["attacks"].items():
         for text in attack.get("warnings", ()):
             warned.setdefault(text, []).append(name)
-    return notes + [f"{', '.join(names)}: {text}" for text, names in warned.items()]
+    everywhere = len(summary["attacks"]) if len(summary["attacks"]) > 2 else None
+    said = {text: "all attacks" if len(names) == everywhere else ", ".join(names) for text, names in warned.items()}
+    return notes + [f"{names}: {text}" for text, names in said.items()]
 
 
 def percent(share: float) -> str:
@@ -122,12 +127,14 @@ def _kept(attack: Mapping[str, Any]) -> float | None:
     return value
 
 
-def _sentence(answer: Answer, kept: float, k: int | None, by_noise: bool) -> str:
+def _sentence(answer: Answer, kept: float, summary: Mapping[str, Any], by_noise: bool) -> str:
+    k, best = summary.get("audit", {}).get("k"), summary.get("maps", {}).get("best", "")
+    subject = f"The {MAP_TITLES.get(best, best)} maps" if best else "The maps"
     pixels = f"its {k} most important pixels" if k else "its most important pixels"
     cause = "random noise of this size" if by_noise else "the strongest attack that keeps the prediction"
     says = f"under {cause}, the median image keeps {percent(kept)} of {pixels}"
     word = "robust to these attacks" if answer == "robust" else answer
-    return f"The maps are {word}: {says}."
+    return f"{subject} are {word}: {says}."
 
 
 def _few(attack: Mapping[str, Any]) -> Doubts:
@@ -157,7 +164,7 @@ def _no_better_than_guessing(summary: Mapping[str, Any]) -> str:
 
 
 def _no_attack(name: str) -> Doubts:
-    return [("no attack", "only random noise was tried")] if name == CONTROL else []
+    return [("no attack", "only random noise was tried")] if is_control(name) else []
 
 
 def _failed(attack: Mapping[str, Any]) -> Doubts:
