@@ -46,8 +46,8 @@ def test_the_best_map_and_its_distance() -> None:
     assert found["found"]["ig"]["under_noise"] == pytest.approx(0.905)
     assert found["sentence"] == (
         "Of 3 explanations, Grad-CAM holds best: under the strongest attack, its maps keep 76 % of their most "
-        "important pixels on average, 25.0 points [25.0, 25.0] more than those of the next, integrated gradients, on the same 24 "
-        "images."
+        "important pixels on average, 25.0 points [25.0, 25.0] more than those of the next, integrated gradients, on "
+        "the same 24 images."
     )
 
 
