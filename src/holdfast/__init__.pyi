@@ -39,6 +39,8 @@ from holdfast.evaluation.audit import AuditSettings as AuditSettings
 from holdfast.evaluation.audit import audit as audit
 from holdfast.evaluation.evaluate import evaluate as evaluate
 from holdfast.evaluation.protocol import EvaluationProtocol as EvaluationProtocol
+from holdfast.experiment.hardening.harden import harden as harden
+from holdfast.experiment.hardening.settings import HardenSettings as HardenSettings
 from holdfast.experiment.networks import load as load
 from holdfast.models.classifier import Classifier as Classifier
 from holdfast.models.double_backward import double_backward_audit as double_backward_audit

@@ -21,6 +21,10 @@ COMMANDS = {
         "holdfast.commands.audit:audit",
         "measure how far small perturbations change the maps of your own classifier",
     ),
+    "harden": (
+        "holdfast.commands.harden:harden",
+        "fine-tune your own classifier so that its maps hold, and compare it before and after",
+    ),
     "train": ("holdfast.commands.train:train", "train a network for robust explanations"),
     "evaluate": (
         "holdfast.commands.evaluate:evaluate",

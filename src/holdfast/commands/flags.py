@@ -19,6 +19,31 @@ FLAGS: dict[str, dict[str, str]] = {
         **{name: f"--model-args {name}=" for name in _SHAPE},
         "network": "--builder",
     },
+    "harden": {
+        **{
+            name: f"--{name.replace('_', '-')}"
+            for name in (
+                *(
+                    "data",
+                    "eps",
+                    "mean",
+                    "std",
+                    "normalize",
+                    "size",
+                    "crop",
+                    "holdout",
+                    "classes",
+                    "channels",
+                    "layout",
+                ),
+                *("quantize", "output", "minutes", "weights", "method", "max_accuracy_drop", "steps", "lr", "limit"),
+                *("passes", "batch_size", "batch_norm", "resume"),
+            )
+        },
+        **{name: f"--model-args {name}=" for name in _SHAPE},
+        "map": "--maps",
+        "network": "--builder",
+    },
     "train": {
         **_DATA,
         **{name: f"--model.{name}" for name in (*_SHAPE, "output", "mean", "std")},
@@ -59,5 +84,5 @@ def _flag(options: dict[str, str], name: str, value: str) -> str:
     if value == "(height, width)":
         bare = "N"
     if value == "True":
-        return flag if flag.startswith("--quantize") else f"{flag} true"
+        return flag if flag in ("--quantize", "--resume") else f"{flag} true"
     return f"{flag}{bare}" if flag.endswith("=") else f"{flag} {bare}"

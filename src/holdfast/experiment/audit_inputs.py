@@ -46,7 +46,7 @@ def open_images(path: Path | None, model: OpenedModel, options: ImageOptions) ->
     Without a path, or with the data of the run that trained the network, the images are the test part of that run.
     """
     run = model.config
-    if run is not None and (path is None or _same_data(path, run)):
+    if run is not None and (path is None or is_data_of(path, run)):
         images = _of_run(run, options)
     elif path is not None:
         images = _loaded(path, model, options)
@@ -121,7 +121,7 @@ def _fitted(images: Dataset, model: OpenedModel, options: ImageOptions) -> Datas
     return replace(images, notes=(*images.notes, *notes))
 
 
-def _same_data(path: Path, run: RunConfig) -> bool:
+def is_data_of(path: Path, run: RunConfig) -> bool:
     """Whether a path is the data of the run: the same name, or the same folder or file."""
     if str(path) == run.data.name:
         return True

@@ -282,7 +282,7 @@ def _begin(out: Path, config: RunConfig, provenance: dict[str, Any], resume: boo
         write_text_atomic(file, config_text(config))
         write_json_atomic(out / PROVENANCE, provenance)
     elif resume:
-        _check_same(config_from_file(file), config)
+        _check_same(complete(config_from_file(file)), config)
         write_text_atomic(file, config_text(config))
     else:
         fix = "continue it with --resume, or choose another directory"

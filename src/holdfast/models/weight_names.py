@@ -53,6 +53,34 @@ class Mismatch:
         return ", ".join(f"{len(found)} {kind} ({_some(found)})" for kind, found in kinds.items() if found)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Match:
+    """The network that the tensors of a file belong to, and the name there of each tensor of the file."""
+
+    target: nn.Module
+    names: dict[str, str]
+
+
+def match_names(targets: Sequence[nn.Module], tensors: Mapping[str, Tensor], name: str) -> Match:
+    """Find the first of `targets` whose names and shapes the tensors have; `name` is that of the file.
+
+    >>> match_names([nn.Linear(3, 2)], {f"module.{key}": value for key, value in nn.Linear(3, 2).state_dict().items()},
+    ...             "w.pt").names
+    {'module.weight': 'weight', 'module.bias': 'bias'}
+    """
+    tried: list[tuple[int, int, Mismatch]] = []  # of equally near ones, that of the innermost network is told
+    for inside, target in enumerate(targets):
+        own = target.state_dict()
+        for renamed in _renamings(tensors, own):
+            found = compare(own, renamed)
+            if not found.size:
+                return Match(target=target, names=dict(zip(tensors, renamed, strict=True)))
+            tried.append((found.size, -inside, found))
+    best = min(tried, key=lambda entry: entry[:2])[2]
+    fix = _nearest_fix(best, len(tensors))
+    raise DataError(f"expected the tensors of this network, got other ones in {name}: {best}; {fix}.")
+
+
 def fit_weights(targets: Sequence[nn.Module], tensors: Mapping[str, Tensor], name: str) -> nn.Module:
     """Load `tensors` into the first of `targets` whose names and shapes they have; `name` is that of the file.
 
@@ -61,18 +89,10 @@ def fit_weights(targets: Sequence[nn.Module], tensors: Mapping[str, Tensor], nam
     >>> fit_weights([layer], saved, "w.pt") is layer
     True
     """
-    tried: list[tuple[int, int, Mismatch]] = []  # of equally near ones, that of the innermost network is told
-    for inside, target in enumerate(targets):
-        own = target.state_dict()
-        for renamed in _renamings(tensors, own):
-            found = compare(own, renamed)
-            if not found.size:
-                target.load_state_dict({**own, **renamed})
-                return target
-            tried.append((found.size, -inside, found))
-    best = min(tried, key=lambda entry: entry[:2])[2]
-    fix = _nearest_fix(best, len(tensors))
-    raise DataError(f"expected the tensors of this network, got other ones in {name}: {best}; {fix}.")
+    found = match_names(targets, tensors, name)
+    renamed = {found.names[key]: value for key, value in tensors.items()}
+    found.target.load_state_dict({**found.target.state_dict(), **renamed})
+    return found.target
 
 
 def compare(own: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> Mismatch:

@@ -22,7 +22,7 @@ from functools import partial
 
 from torch import nn
 
-from holdfast.attribution import IntegratedGradients, centred_logit, true_logit, true_probability
+from holdfast.attribution import IntegratedGradients, centred_logit, make_map, true_logit, true_probability
 from holdfast.losses import (
     CACR,
     WACR,
@@ -272,6 +272,7 @@ def erar_plus(
     weight: float = 4.0,
     trades_weight: float = 6.0,
     power: float = 0.5,
+    map: str = "ig",  # noqa: A002 - the name of the setting
     ig_steps: int = 5,
     dead_zone: float = 0.0,
     filter_spread: float = 0.0,
@@ -284,9 +285,10 @@ def erar_plus(
                                    + dead_zone DeadZone + filter_spread FilterSpread
         maximised in the input:    KL(softmax f(x) || softmax f(x'))    in x'
 
-    x'' is sampled uniformly from the ball, so the map term needs no search. I is the normalised saliency map of
-    integrated gradients of the centred logit (the true logit minus the mean logit), with `ig_steps` points; 0.01 is
-    added to it before it is raised to `power`. The mean logit moves the map of the true logit and no prediction, so
+    x'' is sampled uniformly from the ball, so the map term needs no search. I is the normalised saliency map of the
+    centred logit (the true logit minus the mean logit); 0.01 is added to it before it is raised to `power`. `map` names
+    it (`holdfast.attribution.MAPS`): integrated gradients with `ig_steps` points, SmoothGrad with as many samples, or
+    another map. The mean logit moves the map of the true logit and no prediction, so
     training against that map would lower the distance without stabilising what the network uses. `weight` sets the
     trade-off between accuracy and stable maps; `weight=0` is TRADES.
 
@@ -305,7 +307,7 @@ def erar_plus(
     """
     terms = [Term(AT_X + trades_weight * PredictionKL(), search(PredictionKL(), eps, attack_steps, step_size))]
     if weight:
-        explained = IntegratedGradients(steps=ig_steps, score=centred_logit)
+        explained = make_map(map, steps=ig_steps, samples=ig_steps, score=centred_logit)
         distance = FlattenedCosine(attribution=explained, beta=None, through_clean=True, power=power)
         terms.append(Term(weight * distance, somewhere(eps), name="map"))
     return Objective(model, terms + _first_layer(eps, dead_zone, filter_spread), reduction=reduction, name="erar_plus")

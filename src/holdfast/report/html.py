@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.report.before_after import BeforeAfter
 from holdfast.report.certificates import page_certificates
 from holdfast.report.charts import box_plots, method_colors, training_curves
 from holdfast.report.compare import compare
@@ -20,7 +21,7 @@ STYLES = ("base.css", "report.css", "audit.css", "print.css")
 SCRIPTS = ("data.js", "heat.js", "pictures.js", "rows.js", "start.js")
 
 
-def report_html(views: Sequence[RunView], *, title: str = "") -> str:
+def report_html(views: Sequence[RunView], *, title: str = "", before_after: BeforeAfter | None = None) -> str:
     """The complete page for any number of runs on any number of datasets."""
     colors = method_colors(views)
     found = pictures(views)
@@ -33,6 +34,7 @@ def report_html(views: Sequence[RunView], *, title: str = "") -> str:
         scripts=SCRIPTS,
         title=title or (lead["title"] if lead else _title(views)),
         lead=lead,
+        before_after=before_after,
         data=to_script_json(data),
         groups=[_group(group, colors, with_findings=lead is None) for group in datasets(views).values()],
         colors=colors,

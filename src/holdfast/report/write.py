@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from holdfast.report.before_after import BeforeAfter
 from holdfast.report.compare import compare
 from holdfast.report.figures import draw_figures, safe_name, save_figure
 from holdfast.report.html import report_html
@@ -18,9 +19,11 @@ _MORE = (controls_table, quality_table, means_table, paired_table, worst_table, 
 _FORMATS = {"md": to_markdown, "tex": to_latex, "csv": to_csv}
 
 
-def write_report(views: Sequence[RunView], path: Path, *, title: str = "") -> list[Path]:
-    """Write the report page; return its path in a list."""
-    write_text_atomic(path, report_html(views, title=title))
+def write_report(
+    views: Sequence[RunView], path: Path, *, title: str = "", before_after: BeforeAfter | None = None
+) -> list[Path]:
+    """Write the report page, opened by a comparison before and after if given; return its path in a list."""
+    write_text_atomic(path, report_html(views, title=title, before_after=before_after))
     return [path]
 
 

@@ -66,8 +66,10 @@ class Session:
             self._restore(snapshot)
         self.processes.leading(lambda: self._begin(stack))
         stack.enter_context(self.stepper.own_randomness())
+        modes = {layer: layer.training or not self.settings.keep_modes for layer in self.module.modules()}
         stack.enter_context(evaluating(self.module))  # restores the training modes at the end
-        self.module.train()
+        for layer, training in modes.items():
+            layer.training = training
         stack.callback(setattr, self.objective, "budget", self.objective.budget)
         self.stop = stack.enter_context(StopRequest(say=self.processes.leads))
         if snapshot is None:

@@ -25,6 +25,9 @@ class FitSettings:
     `validate(model)` is called every `validate_every` steps. `keep_best_by` names a value; the weights with the largest
     value are kept besides the last ones (with a minus before the name: the smallest value). The final weights are
     written to `run_dir/weights.safetensors`, with `half_weights` as 16-bit numbers.
+
+    The network is trained in training mode. With `keep_modes`, each of its layers keeps the mode it has, for example
+    batch norm whose statistics stay as they are.
     """
 
     steps: int
@@ -46,6 +49,7 @@ class FitSettings:
     progress: bool = True
     tensorboard: bool = False
     half_weights: bool = False
+    keep_modes: bool = False
 
     def __post_init__(self) -> None:
         for name in ("steps", "checkpoint_every", "log_every", "validate_every", "max_grad_norm", "checkpoint_seconds"):

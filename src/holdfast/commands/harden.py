@@ -1,0 +1,214 @@
+"""The command `holdfast harden`."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from tyro.conf import arg
+
+Number = Annotated[str, arg(metavar="NUMBER")]
+
+
+def harden(
+    model: str,
+    data: Path | None = None,
+    weights: Path | None = None,
+    out: Path = Path("runs/harden"),
+    minutes: float = 60.0,
+    method: str = "erar_plus",
+    maps: str = "ig",
+    eps: Number = "8/255",
+    max_accuracy_drop: float = 2.0,
+    resume: bool = False,
+    model_args: tuple[str, ...] = (),
+    weights_key: str | None = None,
+    builder: str | None = None,
+    output: str | None = None,
+    mean: tuple[float, ...] | None = None,
+    std: tuple[float, ...] | None = None,
+    normalize: Literal["imagenet", "cifar10", "none"] | None = None,
+    size: int | None = None,
+    crop: int | None = None,
+    channels: Literal["rgb", "grey"] | None = None,
+    classes: Path | None = None,
+    holdout: float = 0.2,
+    layout: str | None = None,
+    quantize: bool = False,
+    method_args: tuple[str, ...] = (),
+    steps: int | None = None,
+    lr: Number = "1e-3",
+    batch_size: int = 50,
+    batch_norm: Literal["fixed", "update"] = "fixed",
+    limit: int = 200,
+    passes: int | None = None,
+    strong: bool = True,
+    seed: int = 0,
+    device: str = "auto",
+    quiet: bool = False,
+) -> None:
+    """Fine-tune a trained PyTorch classifier so that small perturbations change its saliency maps less.
+
+    Images are held out and audited; the network is fine-tuned on the others, within a limit on the accuracy that this
+    may cost; then the same held-out images are audited again. The output folder gets the weights under the names and in
+    the precision of your own file, and report.html, which compares the network before and after.
+
+    Usage examples:
+        # your own network, weights and images; a fifth of the images is held out
+        holdfast harden --model package.module:build --weights w.pt --data images/ --out runs/h
+        # less time, a smaller perturbation, and at most one point of accuracy
+        holdfast harden --model nets:resnet --weights w.pth --data images/ --minutes 20 --eps 4/255 \\
+            --max-accuracy-drop 1
+        # another explanation
+        holdfast harden --model timm:resnet18 --weights w.pth --data photos/ --maps gradcam
+        # a run of `holdfast train`, on its own data
+        holdfast harden --model runs/mine/natural --out runs/mine/hardened
+        # after Ctrl-C: the same command with --resume
+        holdfast harden --model nets:resnet --weights w.pth --data images/ --out runs/h --resume
+
+    Args:
+        model: Network: package.module:function that builds it, timm:NAME, torchvision:NAME, hf:FOLDER (an image
+            classifier saved by transformers), a run directory, or zoo:NAME (`holdfast zoo list`).
+        data: Labelled images: a folder with one subfolder per class or with labels.csv (file,label), an .npz file, or
+            the name of a dataset. By default, for a run directory, the run's own data.
+        weights: Weights: .safetensors, or .pt, .pth, .th, .ckpt or .bin of torch.save, read without executing code.
+        out: Output folder for weights, report.html and both audits.
+        minutes: Time for everything: it decides on the number of training steps and of audited images.
+        method: Training method, as in `holdfast presets`; erar_plus needs no search of second order.
+        maps: Explanation to harden: ig, gradient, input-x-gradient, smoothgrad or gradcam.
+        eps: Largest change per pixel, as a number or a fraction; pixels are in [0, 1].
+        max_accuracy_drop: Largest loss of accuracy on held-out images, in points.
+        resume: Continue the run in the output folder; the result equals that of an uninterrupted run.
+        model_args: Arguments of the function that builds the network, as key=value.
+        weights_key: Which weights of a checkpoint to take if it has several, for example ema.
+        builder: package.module:function that builds the custom network of a run directory; it is never imported
+            automatically.
+        output: Index or key of the logits, if the network returns a tuple or a dict.
+        mean: Mean to subtract from pixels in [0, 1] before the network: one number, or one per channel.
+        std: Standard deviation to divide by after the mean is subtracted: one number, or one per channel.
+        normalize: Mean and standard deviation by name, instead of --mean and --std.
+        size: Resize the images to this height and width; with --crop, resize the shorter side and keep the proportions.
+        crop: Cut a square of this side out of the centre, after resizing.
+        channels: Convert the images to three channels, or to one.
+        classes: Class names in the order of the network's outputs: a text file with one per line, or JSON.
+        holdout: Share of the images that is held out, if the data has no test part.
+        layout: Order of the axes in an .npz file if its shape is ambiguous: NHWC, NCHW or NHW.
+        quantize: Round float pixels of an .npz file to multiples of 1/255.
+        method_args: Settings of the method, as key=value, for example weight=8 trades_weight=1.
+        steps: Number of training steps, instead of as many as fit into the time.
+        lr: Largest learning rate; it rises and falls once over the run.
+        batch_size: Images per step.
+        batch_norm: Keep the statistics of batch norm fixed, or update them as in ordinary training.
+        limit: Largest number of images of the audits.
+        passes: Budget of the audits' attacks in example-passes per image (with --no-strong in steps), instead of what
+            fits into the time.
+        strong: Audit with the strongest attack; --no-strong uses the top-k attack of the papers instead.
+        seed: Seed of the held-out parts, of the order of the batches and of the noise.
+        device: Device such as cpu or cuda; auto uses the GPU if there is one.
+        quiet: Do not show progress bars.
+    """
+    from rich.console import Console
+
+    from holdfast.commands.progress import measuring
+    from holdfast.config import index_or_key, parse_arguments, parse_number
+    from holdfast.experiment.audit_inputs import ImageOptions
+    from holdfast.experiment.hardening.harden import harden as run
+    from holdfast.experiment.hardening.inputs import form_of, open_both_parts
+    from holdfast.experiment.hardening.job import PAGE
+    from holdfast.experiment.hardening.settings import HardenSettings
+    from holdfast.experiment.networks import ModelOptions, open_model
+
+    console = Console()
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, soft_wrap=True)
+
+    settings = HardenSettings(
+        eps=parse_number("eps", eps),
+        minutes=minutes,
+        method=method,
+        map=maps,
+        method_settings=parse_arguments(method_args),
+        max_accuracy_drop=max_accuracy_drop / 100,
+        holdout=holdout,
+        steps=steps,
+        lr=parse_number("lr", lr),
+        batch_size=batch_size,
+        batch_norm=batch_norm,
+        limit=limit,
+        passes=passes,
+        strong=strong,
+        seed=seed,
+    )
+    how = ModelOptions(
+        weights=weights,
+        weights_key=weights_key,
+        arguments=parse_arguments(model_args),
+        mean=mean,
+        std=std,
+        normalize=normalize,
+        output=index_or_key(output),
+        builder=builder,
+    )
+    opened = open_model(model, how)
+    options = ImageOptions(
+        size=size,
+        crop=crop,
+        holdout=holdout,
+        classes=classes,
+        channels=channels,
+        layout=layout,
+        quantize=quantize,
+    )
+    train, held_out = open_both_parts(data, opened, options)
+    say(f"{len(train):,} images to train on, {len(held_out):,} held out, from {train.source}")
+    words = [word for word in sys.argv[1:] if word != "--resume"]
+    again = shlex.join(["holdfast", *words, "--resume"])
+    try:
+        with measuring(console, quiet) as on_progress:
+            found = run(
+                opened.network,
+                train,
+                settings,
+                held_out=held_out,
+                out=out,
+                resume=resume,
+                weights=form_of(model, opened, how),
+                device=device,
+                progress=not quiet,
+                on_progress=on_progress,
+                say=say,
+                notes=opened.notes,
+                model_name=model,
+                data_name=train.name if data is None else data.name,
+                resume_command=again,
+                continue_with=_continued(words, weights, out),
+            )
+    except KeyboardInterrupt:
+        raise _interrupted(again) from None
+    say(f"\n{found}\n")
+    say(f"weights: {', '.join(str(path) for path in found.files)}")
+    say(f"report: {out / PAGE}")
+    if found.continue_with:
+        say(f"to continue from there: {found.continue_with}")
+
+
+def _interrupted(command: str) -> Exception:
+    from holdfast.training import Interrupted
+
+    return Interrupted(f"interrupted; continue with: {command}", signal="SIGINT")
+
+
+def _continued(words: list[str], weights: Path | None, out: Path) -> str:
+    """The command that hardens the result further, with its weights and another folder."""
+    if weights is None or words[:1] != ["harden"]:
+        return ""
+    suffix = weights.suffix.lower()
+    changes: dict[str, Any] = {"--weights": out / f"weights{suffix}", "--out": f"{out}-2"}
+    kept = list(words)
+    for option, value in changes.items():
+        place = next((at for at, word in enumerate(kept) if word.partition("=")[0] == option), None)
+        if place is not None:
+            del kept[place : place + (1 if "=" in kept[place] else 2)]
+        kept += [option, str(value)]
+    return shlex.join(["holdfast", *kept])

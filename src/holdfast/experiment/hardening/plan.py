@@ -1,0 +1,144 @@
+"""The plan of a hardening: all numbers that follow from the settings, the data and the speed of the machine.
+
+It is made once, from a few timed steps, and stored, so that a resumed run is the same run.
+"""
+
+import inspect
+import time
+from dataclasses import asdict, dataclass, replace
+from math import ceil
+from typing import Any
+
+import torch
+from torch import nn
+
+from holdfast.data import Dataset, Loader
+from holdfast.errors import expected
+from holdfast.evaluation.audit import AuditSettings, fit_to_minutes
+from holdfast.evaluation.cost import Clock
+from holdfast.experiment.hardening.settings import HardenSettings
+from holdfast.objective import Objective
+from holdfast.recipes import METHODS
+from holdfast.rng import make_keys
+from holdfast.training.guards import without_gradient
+
+SHARE_OF_TRAINING = 0.75
+"""Part of the time for training; the two audits share the rest."""
+
+CHECKS = 20
+"""How often the accuracy on held-out images is looked at."""
+
+WARM_UP = 0.3
+"""Share of the steps over which the radius of the attacks grows to eps."""
+
+FEWEST_STEPS, MOST_EPOCHS = 20, 60
+
+TIMED_STEPS = 3
+
+OWN: dict[str, dict[str, Any]] = {"erar_plus": {"trades_weight": 3.0, "weight": 4.0}}
+"""Method -> settings that differ from its defaults, since a trained network is to keep its accuracy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Number of steps, settings of the method, and what the audits attack."""
+
+    method: dict[str, Any]
+    steps: int
+    every: int
+    seconds_per_step: float
+    limit: int
+    depth: int
+    """Budget of the attacks of the audits: passes of the strongest attack, or steps of the top-k attack."""
+    unreached: tuple[str, ...] = ()
+    """Parameters that the loss does not depend on; they stay as they are."""
+
+    @property
+    def warm_up_steps(self) -> int:
+        """Steps until the attacks have their full radius."""
+        return round(WARM_UP * self.steps)
+
+    def plain(self) -> dict[str, Any]:
+        """The plan as plain values."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        minutes = self.steps * self.seconds_per_step / 60
+        return (
+            f"{self.steps:,} steps of about {self.seconds_per_step:.2g} s, {minutes:.1f} minutes; "
+            f"{self.limit} images are audited before and after"
+        )
+
+
+def method_settings(settings: HardenSettings, image_shape: tuple[int, int, int]) -> dict[str, Any]:
+    """The settings of the method: those that depend on eps and on the image, our own, and those of the caller."""
+    _, height, width = image_shape
+    derived = {
+        "eps": settings.eps,
+        "attack_steps": 3,
+        "step_size": settings.eps / 2,
+        "ig_steps": 3,
+        "attack_ig_steps": 3,
+        "k": max(1, height * width // 10),
+        "map": settings.map,
+        **OWN.get(settings.method, {}),
+    }
+    known = inspect.signature(METHODS[settings.method]).parameters
+    unknown = sorted(set(settings.method_settings) - set(known))
+    if unknown:
+        raise expected(f"settings of {settings.method} among {', '.join(list(known)[1:])}", got=", ".join(unknown))
+    return {key: value for key, value in derived.items() if key in known} | dict(settings.method_settings)
+
+
+def audit_settings(settings: HardenSettings, plan: Plan | None = None) -> AuditSettings:
+    """The settings of both audits."""
+    found = AuditSettings(
+        eps=settings.eps, map=settings.map, limit=settings.limit, seed=settings.seed, strong=settings.strong
+    )
+    depth = settings.passes if plan is None else plan.depth
+    if depth is not None:
+        found = replace(found, passes=depth) if settings.strong else replace(found, steps=depth)
+    return found if plan is None else replace(found, limit=plan.limit)
+
+
+def make_plan(
+    network: nn.Module,
+    objective: Objective,
+    loader: Loader,
+    audited: Dataset,
+    settings: HardenSettings,
+    method: dict[str, Any],
+    clock: Clock = time.monotonic,
+) -> Plan:
+    """Time a few steps and a few attacks, and choose how many of both fit into the minutes."""
+    each = seconds_per_step(objective, loader, settings.seed, clock)
+    for_training = 60 * settings.minutes * SHARE_OF_TRAINING
+    fits = max(FEWEST_STEPS, int(for_training / each))
+    steps = settings.steps or min(fits, MOST_EPOCHS * len(loader))
+    asked = replace(audit_settings(settings), limit=min(settings.limit, len(audited)))
+    minutes = settings.minutes * (1 - SHARE_OF_TRAINING) / 2
+    fitted = asked
+    if settings.passes is None:
+        fitted = fit_to_minutes(network, audited, asked, minutes, device=loader.device)
+    return Plan(
+        method=method,
+        steps=steps,
+        every=ceil(steps / CHECKS),
+        seconds_per_step=round(each, 3),
+        limit=fitted.limit or len(audited),
+        depth=fitted.passes if settings.strong else fitted.steps,
+        unreached=tuple(without_gradient(network)),
+    )
+
+
+def seconds_per_step(objective: Objective, loader: Loader, seed: int, clock: Clock = time.monotonic) -> float:
+    """The time of one step, forward and backward, without the first one; leaves the gradients of the last step."""
+    spent = []
+    with torch.random.fork_rng(devices=[]):
+        for step in range(TIMED_STEPS):
+            x, y, ids = loader.batch(step)
+            began = clock()
+            objective.zero_grad(set_to_none=True)
+            objective(x, y, make_keys(seed, ids)).total.backward()
+            spent.append(clock() - began)
+    return max(1e-6, sum(spent[1:]) / len(spent[1:]))
