@@ -147,9 +147,10 @@ def test_the_guard_halves_the_strength_and_keeps_the_last_state_within_the_limit
     assert guard.look(0.5) == (50, 0.5, 0.25, False)
     assert guard.look(0.895) == (60, 0.895, 0.5, True)  # room again
     guard.model.weight.data.fill_(3.0)
-    for _ in range(4):
-        guard.look(0.87)
-    assert guard.checks[-1] == (100, 0.87, 0.125, False)  # three points are tolerated at first, two at the end
+    assert guard.look(0.879) == (70, 0.879, 0.5, False)  # 2.1 points: 2.14 are tolerated here, 1.5 at the end
+    for _ in range(3):
+        guard.look(0.879)
+    assert guard.checks[-1] == (100, 0.879, 0.0625, False)
     assert guard.kept_step == 60
     guard.restore_kept()
     assert guard.model.weight.unique().tolist() == [2.0]

@@ -37,7 +37,7 @@ def harden(
     quantize: bool = False,
     method_args: tuple[str, ...] = (),
     steps: int | None = None,
-    lr: Number = "1e-3",
+    lr: Number = "3e-4",
     batch_size: int = 50,
     batch_norm: Literal["fixed", "update"] = "fixed",
     limit: int = 200,

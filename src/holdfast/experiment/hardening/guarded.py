@@ -17,8 +17,8 @@ from holdfast.objective.objective import ObjectiveOutput
 WEAKER = 0.5
 """Factor on the strength when the accuracy is too low; its inverse when there is room again."""
 
-PATIENCE = 3.0
-"""Multiple of the limit that is tolerated at the end of the warm-up; it falls to 1 at the end of training."""
+PATIENCE, TARGET, SETTLED = 2.5, 0.75, 0.7
+"""Multiples of the limit that are tolerated at the end of the warm-up, and from the share `SETTLED` of the rest on."""
 
 
 class Check(NamedTuple):
@@ -115,6 +115,6 @@ class GuardedObjective(nn.Module):
             getattr(self, f"kept_{at}").copy_(value)
 
     def _tolerated(self, step: int) -> float:
-        """The drop that is tolerated: accuracy recovers while the learning rate falls, so it shrinks to the limit."""
-        left = (self.steps - step) / max(1, self.steps - self.warm_up)
-        return self.limit * (1 + (PATIENCE - 1) * max(0.0, left))
+        """The drop that is tolerated: accuracy recovers while the learning rate falls, so it shrinks."""
+        done = (step - self.warm_up) / max(1, self.steps - self.warm_up)
+        return self.limit * (PATIENCE + (TARGET - PATIENCE) * min(1.0, done / SETTLED))

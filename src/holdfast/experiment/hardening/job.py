@@ -94,7 +94,12 @@ class Job:
         if self.folder is not None:
             write_json_atomic(self.folder / RESULT, plain(found.plain()))
             views = view_runs([read_run(self.folder / part) for part in (BEFORE, AFTER)])
-            write_report(views, self.folder / PAGE, title=f"{self.model_name} before and after hardening", before_after=found.view)
+            write_report(
+                views,
+                self.folder / PAGE,
+                title=f"{self.model_name} before and after hardening",
+                before_after=found.view,
+            )
         return found
 
     def _plan(self, objective: Objective, loader: Loader, method: dict[str, Any]) -> Plan:

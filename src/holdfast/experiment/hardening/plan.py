@@ -35,7 +35,7 @@ FEWEST_STEPS, MOST_EPOCHS = 20, 60
 
 TIMED_STEPS = 3
 
-OWN: dict[str, dict[str, Any]] = {"erar_plus": {"trades_weight": 3.0, "weight": 4.0}}
+OWN: dict[str, dict[str, Any]] = {"erar_plus": {"trades_weight": 3.0, "weight": 16.0}}
 """Method -> settings that differ from its defaults, since a trained network is to keep its accuracy."""
 
 

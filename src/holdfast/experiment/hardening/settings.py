@@ -40,7 +40,7 @@ class HardenSettings:
     max_accuracy_drop: float = 0.02
     holdout: float = 0.2
     steps: int | None = None
-    lr: float = 1e-3
+    lr: float = 3e-4
     batch_size: int = 50
     limit: int = 200
     passes: int | None = None
