@@ -206,7 +206,7 @@ def test_settings_of_the_method_follow_from_eps_and_the_image() -> None:
         ({"max_accuracy_drop": 2}, "0.02 means two points"),
         ({"minutes": 0}, "minutes > 0"),
         ({"batch_norm": "train"}, "batch_norm to be one of fixed, update"),
-        ({"holdout": 1}, "holdout between 0 and 1"),
+        ({"holdout": 1}, "holdout as a share between 0 and 1"),
     ],
 )
 def test_settings_that_make_no_sense(wrong: dict[str, object], text: str) -> None:

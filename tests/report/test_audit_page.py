@@ -82,8 +82,7 @@ def test_every_side_has_overlay_map_and_image(page: str) -> None:
 
 def test_next_commands_notes_and_protocol(tmp_path: Path) -> None:
     said = words(page_of(write_audit(tmp_path / "a", notes="the search ran out of time")))
-    assert "holdfast train digits/erar_plus --model nets:resnet18 --init w.safetensors --data street-signs" in said
-    assert "--weights runs/signs-hardened/weights.safetensors" in said
+    assert "holdfast harden --model nets:resnet18 --weights w.safetensors --data street-signs" in said
     assert "strongest, random: the search ran out of time" in said
     protocol = {
         "Perturbation": "at most 8/255 per pixel, prediction kept",

@@ -21,51 +21,29 @@ def commands(summary: dict[str, Any]) -> list[str]:
     return [step.command for step in next_steps(summary)]
 
 
-def test_maps_that_are_not_robust_are_hardened_and_audited_again() -> None:
+def test_maps_that_are_not_robust_are_hardened() -> None:
     assert commands(audited("not robust", words=OWN)) == [
         "",
-        "holdfast train digits/erar_plus --model nets:build --init w.safetensors --data images "
-        "--data.options.holdout 0.2 --method.settings.eps 8/255 --method.settings.step_size 0.01255 "
-        "--out runs/mine-hardened",
-        "holdfast audit --model nets:build --weights runs/mine-hardened/weights.safetensors --data images "
-        "--out runs/mine-hardened-audit",
+        "holdfast harden --model nets:build --weights w.safetensors --data images --out runs/mine-hardened",
     ]
     assert commands(audited("partly robust", words=RUN, network="digits-cnn", split="test"))[1:] == [
-        "holdfast train digits/erar_plus --model digits-cnn --init runs/natural --data images "
-        "--method.settings.eps 8/255 --method.settings.step_size 0.01255 --out runs/audit-hardened",
-        "holdfast audit --model runs/audit-hardened --data images --limit 24 --out runs/audit-hardened-audit",
+        "holdfast harden --model runs/natural --data images --out runs/audit-hardened",
     ]
 
 
-def test_normalisation_and_size_are_passed_on() -> None:
-    words = [*OWN, "--mean", "0.4", "0.5", "0.6", "--std", "0.2", "--size", "64"]
-    harden = commands(audited("not robust", words=words))[1]
-    assert "--data.options.size 64 --model.mean '[0.4, 0.5, 0.6]' --model.std 0.2" in harden
-    held_out = commands(audited("not robust", words=[*OWN, "--holdout", "50", "--model-args", "width=2", "deep=1"]))[1]
-    assert "--model nets:build --model-args width=2 deep=1 --init w.safetensors" in held_out
-    assert "--data.options.holdout 50" in held_out
+def test_options_that_both_commands_have_are_passed_on() -> None:
+    more = "--mean 0.4 0.5 0.6 --std 0.2 --size 64 --eps 4/255 --passes 900 --minutes 5 --map gradcam --holdout 50"
+    harden = commands(audited("not robust", words=[*OWN, *more.split(), "--model-args", "width=2", "deep=1"]))[1]
+    assert harden == (
+        "holdfast harden --model nets:build --model-args width=2 deep=1 --weights w.safetensors --data images "
+        "--holdout 50 --size 64 --mean 0.4 0.5 0.6 --std 0.2 --eps 4/255 --maps gradcam --out runs/mine-hardened"
+    )
 
 
-def test_a_run_on_its_own_data_uses_the_preset_of_that_data() -> None:
-    words = ["audit", "--model", "runs/mnist/natural"]
-    about = {"network": "paper-cnn", "dataset": "mnist", "split": "test"}
-    assert commands(audited("not robust", words=words, **about))[1:] == [
-        "holdfast train mnist/erar_plus --init runs/mnist/natural --method.settings.eps 8/255 "
-        "--method.settings.step_size 0.01255 --out runs/audit-hardened",
-        "holdfast audit --model runs/audit-hardened --out runs/audit-hardened-audit",
-    ]
-
-
-def test_a_network_without_weights_has_no_command() -> None:
-    words = [word for word in OWN if word not in ("--weights", "w.safetensors")]
-    for known in (
-        words,
-        ["audit", "--model", "zoo:mnist-natural", "--data", "images"],
-        [*OWN, "--normalize", "cifar10"],
-    ):
-        _, harden, again = next_steps(audited("not robust", words=known))
-        assert (harden.command, again.command) == ("", "")
-        assert "hf.recipes.erar_plus" in harden.text
+def test_images_without_labels_have_no_command() -> None:
+    _, harden = next_steps(audited("not robust", words=[*OWN, "--labels", "predicted"]))
+    assert harden.command == ""
+    assert "needs labelled images" in harden.text
 
 
 @pytest.mark.parametrize(("images", "limit"), [(1000, 64), (50, 50)])
@@ -100,8 +78,9 @@ def test_labels_in_doubt() -> None:
 
 def test_from_python() -> None:
     assert commands(audited("robust")) == ["hf.audit(model, data, limit=64)"]
-    assert commands(audited("not robust"))[2] == "hf.audit(model, data)"
-    assert "hf.recipes.erar_plus(model, eps=0.03137" in commands(audited("not robust"))[1]
+    assert commands(audited("not robust"))[1] == (
+        "hf.harden(model, train_data, eps=0.03137, map='ig', out=\"runs/hardened\")"
+    )
     assert commands(audited("cannot say", "no attack", "near chance", "weak attack")) == [
         "hf.audit(model, data)",
         'hf.audit(model, data, labels="predicted")',

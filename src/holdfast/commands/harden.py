@@ -32,7 +32,7 @@ def harden(
     crop: int | None = None,
     channels: Literal["rgb", "grey"] | None = None,
     classes: Path | None = None,
-    holdout: float = 0.2,
+    holdout: int | float = 0.2,
     layout: str | None = None,
     quantize: bool = False,
     method_args: tuple[str, ...] = (),
@@ -91,7 +91,7 @@ def harden(
         crop: Cut a square of this side out of the centre, after resizing.
         channels: Convert the images to three channels, or to one.
         classes: Class names in the order of the network's outputs: a text file with one per line, or JSON.
-        holdout: Share of the images that is held out, if the data has no test part.
+        holdout: Share or number of the images that are held out, if the data has no test part.
         layout: Order of the axes in an .npz file if its shape is ambiguous: NHWC, NCHW or NHW.
         quantize: Round float pixels of an .npz file to multiples of 1/255.
         method_args: Settings of the method, as key=value, for example weight=8 trades_weight=1.

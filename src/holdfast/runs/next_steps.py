@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.runs.budget import eps_text
 from holdfast.runs.names import STRONGEST, attack_of
 from holdfast.runs.verdict import MIN_ATTACKED
 
@@ -16,31 +15,31 @@ USUAL_IMAGES = 64
 LONGER = 4
 """Factor on the passes or steps when the attack was too weak."""
 
-PRESET, STEP_SIZE, HOLDOUT = "digits/erar_plus", 0.4, "0.2"
-"""Hardening: the preset with no settings of a particular dataset, its step size in units of eps, and the test part."""
-
 DEFAULT_OUT = "runs/audit"
 
-_IN_TRAIN = {
-    "--holdout": "data.options.holdout",
-    "--size": "data.options.size",
-    "--crop": "data.options.crop",
-    "--mean": "model.mean",
-    "--std": "model.std",
-}
-"""Option of `holdfast audit` -> the same setting of `holdfast train`."""
-
-_NOT_IN_TRAIN = (
-    "--weights-key",
+_IN_HARDEN = (
+    "--model",
     "--builder",
+    "--model-args",
+    "--weights",
+    "--weights-key",
     "--output",
-    "--normalize",
+    "--data",
+    "--holdout",
+    "--size",
+    "--crop",
     "--channels",
     "--classes",
     "--layout",
     "--quantize",
+    "--mean",
+    "--std",
+    "--normalize",
+    "--eps",
+    "--seed",
+    "--device",
 )
-"""Options of `holdfast audit` that have no such setting: with them, no command for the fine-tuning is given."""
+"""Options that `holdfast audit` and `holdfast harden` share."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +65,7 @@ def next_steps(summary: Mapping[str, Any], words: Sequence[str] | None = None) -
     if verdict["answer"] == "robust":
         return (_more_images(summary, words),)
     warning = Step(text="Do not use these maps as evidence for or against a decision of the network.")
-    harden = _harden(summary, words)
-    return (warning, harden, _audit_again(words, with_command=bool(harden.command)))
+    return (warning, _harden(summary, words))
 
 
 def options_of(words: Sequence[str]) -> dict[str, list[str]]:
@@ -147,59 +145,19 @@ def _search_longer(summary: Mapping[str, Any], words: Sequence[str]) -> Step:
 
 
 def _harden(summary: Mapping[str, Any], words: Sequence[str]) -> Step:
-    audit = summary["audit"]
-    eps = float(audit.get("settings", {}).get("eps", 8 / 255))
-    text = "Fine-tune the network for robust maps, best on its training images:"
+    text = "Fine-tune the network for robust maps, best on its training images, and compare it before and after:"
     if not words:
-        call = f"hf.recipes.erar_plus(model, eps={eps:.4g}, attack_steps=5, step_size={STEP_SIZE * eps:.4g})"
-        return Step(text=text, command=f"hf.fit({call}, train_loader, optimizer, steps=400)")
+        settings = summary["audit"].get("settings", {})
+        changes = f"eps={float(settings.get('eps', 8 / 255)):.4g}, map={settings.get('map', 'ig')!r}"
+        return Step(text=text, command=f'hf.harden(model, train_data, {changes}, out="runs/hardened")')
     given = options_of(words)
-    start = _start(given, audit)
-    if not start or any(name in given for name in _NOT_IN_TRAIN):
-        return Step(text="Fine-tune the network for robust maps, with hf.recipes.erar_plus in your training loop.")
-    sizes = ["--method.settings.eps", eps_text(eps), "--method.settings.step_size", f"{STEP_SIZE * eps:.4g}"]
-    line = ["holdfast", "train", *start, *_data_options(given, audit), *sizes, "--out", _out(words, "hardened")]
-    return Step(text=text, command=shlex.join(line))
-
-
-def _start(given: Mapping[str, Sequence[str]], audit: Mapping[str, Any]) -> list[str]:
-    """Preset, network and initial weights of the fine-tuning; empty if the command line does not tell."""
-    model, weights = (" ".join(given.get(name, [])) for name in ("--model", "--weights"))
-    network, dataset = str(audit.get("network", "")), str(audit.get("dataset", ""))
-    if network and ":" not in network:
-        own_data = [f"{dataset}/{PRESET.partition('/')[2]}"] if dataset else []
-        return [PRESET, "--model", network, "--init", model] if "--data" in given else [*own_data, "--init", model]
-    if ":" not in model or not weights or network:
-        return []
-    arguments = ["--model-args", *given["--model-args"]] if "--model-args" in given else []
-    return [PRESET, "--model", model, *arguments, "--init", weights]
-
-
-def _data_options(given: Mapping[str, Sequence[str]], audit: Mapping[str, Any]) -> list[str]:
-    """Data and normalisation of the audit as overrides of the training's config."""
-    if "--data" not in given:
-        return []
-    holdout = {"--holdout": [HOLDOUT]} if audit.get("split") == "all" else {}
-    parts = ["--data", *given["--data"]]
-    for name, key in _IN_TRAIN.items():
-        values = {**holdout, **given}.get(name, [])
-        if values and not (name in ("--mean", "--std") and audit.get("network")):
-            parts += [f"--{key}", values[0] if len(values) == 1 else f"[{', '.join(values)}]"]
-    return parts
-
-
-def _audit_again(words: Sequence[str], *, with_command: bool) -> Step:
-    text = f"Audit the fine-tuned network in the same way{':' if with_command else '.'}"
-    if not with_command:
-        return Step(text=text)
-    if not words:
-        return Step(text=text, command="hf.audit(model, data)")
-    given, hardened = options_of(words), _out(words, "hardened")
-    if ":" in " ".join(given.get("--model", [])):
-        return Step(
-            text=text, command=_again(words, weights=f"{hardened}/weights.safetensors", out=f"{hardened}-audit")
-        )
-    return Step(text=text, command=_again(words, model=hardened, out=f"{hardened}-audit"))
+    if given.get("--labels") == ["predicted"]:
+        return Step(text="Fine-tune the network for robust maps with `holdfast harden`, which needs labelled images.")
+    shared = {name: given[name] for name in _IN_HARDEN if name in given}
+    if "--map" in given:
+        shared["--maps"] = given["--map"]
+    line = [word for name, values in shared.items() for word in (name, *values)]
+    return Step(text=text, command=shlex.join(["holdfast", "harden", *line, "--out", _out(words, "hardened")]))
 
 
 def _again(words: Sequence[str], **changes: object) -> str:

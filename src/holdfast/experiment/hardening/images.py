@@ -34,7 +34,7 @@ class Images:
         }
 
 
-def divide(data: Dataset, held_out: Dataset | None, *, share: float, seed: int) -> Images:
+def divide(data: Dataset, held_out: Dataset | None, *, share: int | float, seed: int) -> Images:
     """Training, watched and audited images; without held-out images, a share of the data is held out."""
     if held_out is None:
         parts = hold_out(data.y.numpy(), share, seed)

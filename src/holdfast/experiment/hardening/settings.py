@@ -21,8 +21,8 @@ class HardenSettings:
     the audits' attacks per image: passes of the strongest attack or, if `strong` is false, steps of the top-k attack.
 
     Training goes on with weaker robustness terms whenever the accuracy on held-out images is more than
-    `max_accuracy_drop` (a share, 0.02 is two points) below that of the original network. `holdout` is the share of the
-    images that is held out if the data has no test part.
+    `max_accuracy_drop` (a share, 0.02 is two points) below that of the original network. `holdout` is the share (or
+    number) of the images that is held out if the data has no test part.
 
     With `batch_norm="fixed"` the statistics of batch norm stay as they are, since the images of the attacks and the
     points of integrated gradients would distort them; its scale and shift are trained. With "update" they are updated
@@ -38,7 +38,7 @@ class HardenSettings:
     map: str = "ig"
     method_settings: Mapping[str, Any] = field(default_factory=dict)
     max_accuracy_drop: float = 0.02
-    holdout: float = 0.2
+    holdout: int | float = 0.2
     steps: int | None = None
     lr: float = 3e-4
     batch_size: int = 50
@@ -61,5 +61,5 @@ class HardenSettings:
         if not 0 <= self.max_accuracy_drop <= 1:
             got, fix = self.max_accuracy_drop, "0.02 means two points"
             raise expected("max_accuracy_drop from 0 to 1, a share of the images", got=got, fix=fix)
-        if not 0 < self.holdout < 1:
-            raise expected("holdout between 0 and 1, a share of the images", got=self.holdout)
+        if not (0 < self.holdout < 1 or (isinstance(self.holdout, int) and self.holdout > 1)):
+            raise expected("holdout as a share between 0 and 1, or a number of images", got=self.holdout)
