@@ -32,7 +32,7 @@ def test_maps_that_are_not_robust_are_hardened() -> None:
 
 
 def test_options_that_both_commands_have_are_passed_on() -> None:
-    more = "--mean 0.4 0.5 0.6 --std 0.2 --size 64 --eps 4/255 --passes 900 --minutes 5 --map gradcam --holdout 50"
+    more = "--mean 0.4 0.5 0.6 --std 0.2 --size 64 --eps 4/255 --passes 900 --minutes 5 --maps gradcam ig --holdout 50"
     harden = commands(audited("not robust", words=[*OWN, *more.split(), "--model-args", "width=2", "deep=1"]))[1]
     assert harden == (
         "holdfast harden --model nets:build --model-args width=2 deep=1 --weights w.safetensors --data images "

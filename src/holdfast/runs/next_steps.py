@@ -154,8 +154,8 @@ def _harden(summary: Mapping[str, Any], words: Sequence[str]) -> Step:
     if given.get("--labels") == ["predicted"]:
         return Step(text="Fine-tune the network for robust maps with `holdfast harden`, which needs labelled images.")
     shared = {name: given[name] for name in _IN_HARDEN if name in given}
-    if "--map" in given:
-        shared["--maps"] = given["--map"]
+    if maps := given.get("--maps") or given.get("--map"):
+        shared["--maps"] = maps[:1]
     line = [word for name, values in shared.items() for word in (name, *values)]
     return Step(text=text, command=shlex.join(["holdfast", "harden", *line, "--out", _out(words, "hardened")]))
 
