@@ -171,14 +171,17 @@ class PGD:
 
     def _with_clean_side(self, model: Model, batch: ActiveExamples) -> ActiveExamples:
         """The batch with the clean predictions and the clean side of `best_by`."""
-        needs_label = self.keep_prediction or self.stop_when_fooled
-        # without labels, one image is enough to determine the number of classes
-        clean = predictions(model, batch.x if needs_label else batch.x[:1], self._images_per_pass(batch.x))
-        check_labels(batch.y, batch.x.shape[0], clean.classes)
+        label = None
+        if self.keep_prediction or self.stop_when_fooled:
+            clean = predictions(model, batch.x, self._images_per_pass(batch.x))
+            check_labels(batch.y, batch.x.shape[0], clean.classes)
+            label = clean.labels
+        elif batch.x.device.type != "cpu" or bool((batch.y < 0).any()):
+            _check_classes(model, batch)
         judge = self.best_by if isinstance(self.best_by, Loss) else None
         return replace(
             batch,
-            label=clean.labels if needs_label else None,
+            label=label,
             judge_clean=judge.prepare(model, Pair(batch.x, batch.x, batch.y, batch.maps)) if judge else None,
         )
 
@@ -265,13 +268,15 @@ class PGD:
     def _step(
         self, batch: ActiveExamples, x_adv: Tensor, gradient: Tensor, number: int, result: AttackResult
     ) -> Tensor:
-        gradient = gradient.nan_to_num(nan=0.0, posinf=1e30, neginf=-1e30)
-        lost = (flatten(gradient) == 0).all(1)
-        if self.stuck == "random" and bool(lost.any()):  # no direction to follow, so take a keyed random sign
-            noise = rng.signs(rng.combine(batch.keys[lost], number), gradient[lost], stream=1)
-            gradient = gradient.index_put((lost,), noise)
-            result.random_steps[batch.rows] += lost
-        return self.ball.project(x_adv + self.step_size * self.ball.step(gradient), batch.x)
+        largest = flatten(gradient).abs().amax(1)
+        if not bool(((largest > 0) & largest.isfinite()).all()):
+            gradient = gradient.nan_to_num(nan=0.0, posinf=1e30, neginf=-1e30)
+            lost = (flatten(gradient) == 0).all(1)
+            if self.stuck == "random" and bool(lost.any()):  # no direction to follow, so take a keyed random sign
+                noise = rng.signs(rng.combine(batch.keys[lost], number), gradient[lost], stream=1)
+                gradient = gradient.index_put((lost,), noise)
+                result.random_steps[batch.rows] += lost
+        return self.ball.project(torch.add(x_adv, self.ball.step(gradient), alpha=self.step_size), batch.x)
 
     def _rounded(self, x_adv: Tensor, x: Tensor) -> Tensor:
         """The image that the network receives: with `quantize`, rounded towards x to whole grey levels.
@@ -289,10 +294,19 @@ class PGD:
         if not gradient_too and self.best_by is not None:
             return None
         most = self._images_per_pass(x_adv)
-        return look(self.loss, model, batch, x_adv, images_per_pass=most, gradient=gradient_too)
+        try:
+            return look(self.loss, model, batch, x_adv, images_per_pass=most, gradient=gradient_too)
+        except (IndexError, RuntimeError):  # a label that is too large raises one of them on a CPU
+            _check_classes(model, batch)
+            raise
 
     def _images_per_pass(self, x: Tensor) -> int:
         return self.chunk or images_per_pass(x)
+
+
+def _check_classes(model: Model, batch: ActiveExamples) -> None:
+    """Check the labels; one image is enough to determine the number of classes."""
+    check_labels(batch.y, batch.x.shape[0], predictions(model, batch.x[:1], 1).classes)
 
 
 def nothing_yet(x: Tensor) -> AttackResult:

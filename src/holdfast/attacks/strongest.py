@@ -31,7 +31,7 @@ from holdfast.attacks.problem import Problem
 from holdfast.attacks.worst import HEADLINES, Worst
 from holdfast.attribution.saliency import map_of
 from holdfast.engine.checks import check_images, check_keys, check_labels
-from holdfast.engine.modes import evaluating
+from holdfast.engine.modes import evaluating, frozen
 from holdfast.errors import expected
 from holdfast.metrics.maps import has_ranking
 from holdfast.metrics.registry import METRICS
@@ -172,7 +172,8 @@ class StrongestAttack:
                     quantize=self.quantize,
                     chunk=self.chunk,
                 )
-                worst, tried[rows], without[rows] = self._search(problem)
+                with frozen(model):
+                    worst, tried[rows], without[rows] = self._search(problem)
                 outcome[rows] = _outcomes(worst)
                 for metric in HEADLINES:
                     images[metric][rows] = worst.images[metric]

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from holdfast.engine.modes import plain_kernels
 from holdfast.models.surrogate import softplus_surrogate
 
 
@@ -35,7 +36,7 @@ def _ifia(
     current, kept, smallest = image.clone(), image, 1.0
     for _ in range(steps):
         moving = current.detach().requires_grad_()
-        with softplus_surrogate(1.0):
+        with plain_kernels(), softplus_surrogate(1.0):
             mass = (path_map(net, moving, label, points, graph=True) * top).sum()
         (gradient,) = torch.autograd.grad(mass, moving)
         current = (current - step_size * gradient.sign()).clamp(image - eps, image + eps).clamp(0, 1)
@@ -79,7 +80,7 @@ def map_gradient(net: nn.Module, x: Tensor, y: Tensor, clean: Tensor, *, beta: f
     """The gradient in the image of 1 - cos between |x * gradient| on the softplus surrogate and the clean map."""
     net.requires_grad_(False)
     x = x.detach().requires_grad_()
-    with softplus_surrogate(beta):
+    with plain_kernels(), softplus_surrogate(beta):
         (gradient,) = torch.autograd.grad(net(x).gather(1, y[:, None]).sum(), x, create_graph=True)
     amount = (x * gradient).abs().sum(1)
     distance = 1 - torch.cosine_similarity(amount.flatten(1), clean.flatten(1), dim=1)

@@ -24,7 +24,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from holdfast.engine.layout import THIN, layout_of
+from holdfast.engine.layout import THIN, Copies, copies_of, laid_out, layout_of
+from holdfast.engine.modes import kernels_are_plain
 from holdfast.types import Model
 
 
@@ -50,8 +51,9 @@ class fast_kernels(TorchFunctionMode):  # noqa: N801  (used like a function: `wi
 
     With `weights=False` the caller promises not to request gradients in the weights of a convolution. If `images` are
     the points of `path`, in order, their convolution is a straight path, too: two convolutions are enough for all
-    points. `layout` is the memory layout of all convolutions but thin ones. With `twice=False` the caller promises to
-    differentiate only once; in channels_last the library's own convolutions are then the fastest.
+    points. `layout` is the memory layout of all convolutions but thin ones; `copies` are weights that were already
+    copied into it. With `twice=False` the caller promises to differentiate only once; in channels_last the library's
+    own convolutions are then the fastest.
 
     >>> x, w = torch.rand(2, 1, 8, 8), torch.rand(4, 1, 3, 3)
     >>> with fast_kernels():
@@ -68,8 +70,10 @@ class fast_kernels(TorchFunctionMode):  # noqa: N801  (used like a function: `wi
         path: StraightPath | None = None,
         layout: torch.memory_format = torch.contiguous_format,
         twice: bool = True,
+        copies: Copies | None = None,
     ) -> None:
         super().__init__()
+        self.copies = copies
         self.twice = twice
         self.weights = weights
         self.images = images
@@ -101,9 +105,10 @@ def fast_kernels_for(
 ) -> AbstractContextManager[Any]:
     """`fast_kernels()` for images x in a network if that is faster, else a null context; `path` if x are its points."""
     pays = x.device.type == "cpu" and not torch.is_autocast_enabled("cpu") and not torch.compiler.is_compiling()
-    if not pays:
+    if not pays or kernels_are_plain():
         return nullcontext()
-    return fast_kernels(weights=weights, images=x, path=path, layout=layout_of(model), twice=twice)
+    layout, copies = layout_of(model), copies_of(model)
+    return fast_kernels(weights=weights, images=x, path=path, layout=layout, twice=twice, copies=copies)
 
 
 @dataclass(frozen=True)
@@ -303,6 +308,8 @@ def _fast_conv2d(
         or not x.is_floating_point()
     ):
         return None
+    if weight.shape[1] > THIN or mode.layout is torch.channels_last:
+        weight = laid_out(weight, mode.layout, mode.copies)
     if not mode.weights:
         weight, bias = weight.detach(), None if bias is None else bias.detach()
     fixed = (_two(stride), _two(padding), _two(dilation), groups)
@@ -325,14 +332,13 @@ def _convolution(
     groups: int,
 ) -> Tensor:
     if mode.layout is torch.channels_last and not mode.twice and x.shape[1] > 1:
-        last = torch.channels_last
-        x, weight = x.contiguous(memory_format=last), weight.contiguous(memory_format=last)
+        x = x.contiguous(memory_format=torch.channels_last)
         return F.conv2d(x, weight, bias, stride, padding, dilation, groups)
     shape = _Shape(x.shape, weight.shape, stride, padding, dilation, groups, mode.layout)
     return _apply(_Convolve, x, weight, shape, bias)
 
 
-def _fast_batch_norm(
+def _torch_batch_norm(
     mode: fast_kernels,
     x: Tensor,
     weight: Tensor | None,
@@ -344,6 +350,20 @@ def _fast_batch_norm(
     eps: float,
     cudnn: bool,
 ) -> Tensor | None:
+    return _fast_batch_norm(mode, x, mean, variance, weight, bias, training, momentum, eps)
+
+
+def _fast_batch_norm(
+    mode: fast_kernels,
+    x: Tensor,
+    mean: Tensor | None,
+    variance: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor | None:
     """With fixed statistics and weights: x scale + shift, which is also cheap to differentiate twice."""
     trained = mode.weights and any(t is not None and t.requires_grad for t in (weight, bias))
     if training or trained or mean is None or variance is None or x.dim() != 4 or x.device.type != "cpu":
@@ -353,6 +373,20 @@ def _fast_batch_norm(
         shift = -mean * scale if bias is None else bias - mean * scale
         scale, shift = scale.to(x.dtype)[:, None, None], shift.to(x.dtype)[:, None, None]
     return torch.addcmul(shift, x, scale)
+
+
+def _fast_mean(mode: fast_kernels, x: Tensor, dim: Any = None, keepdim: bool = False, **rest: Any) -> Tensor | None:
+    """Over the image, in channels_last: the derivative then has this layout, too, and the next layer mixes no two."""
+    if rest or dim is None or isinstance(dim, int) or x.dim() != 4 or sorted(d % 4 for d in dim) != [2, 3]:
+        return None
+    if mode.layout is not torch.channels_last or x.device.type != "cpu":
+        return None
+    means = x.permute(0, 2, 3, 1).mean((1, 2))
+    return means[:, :, None, None] if keepdim else means
+
+
+def _fast_adaptive_avg_pool2d(mode: fast_kernels, x: Tensor, output_size: Any) -> Tensor | None:
+    return _fast_mean(mode, x, (2, 3), True) if output_size in (1, (1, 1), [1, 1]) else None
 
 
 def _fast_max_pool2d(
@@ -384,5 +418,9 @@ _KERNELS: dict[Callable[..., Any], Callable[..., Tensor | None]] = {
     torch.conv2d: _fast_conv2d,
     torch.max_pool2d: _fast_max_pool2d,
     F.max_pool2d: _fast_max_pool2d,
-    torch.batch_norm: _fast_batch_norm,
+    torch.mean: _fast_mean,
+    Tensor.mean: _fast_mean,
+    F.adaptive_avg_pool2d: _fast_adaptive_avg_pool2d,
+    torch.batch_norm: _torch_batch_norm,
+    F.batch_norm: _fast_batch_norm,  # what nn.BatchNorm2d calls; inside it, the context no longer sees torch.batch_norm
 }

@@ -1,10 +1,12 @@
-"""Context managers that change the state of a network and restore it afterwards."""
+"""Context managers that change the state of a network or of the engine and restore it afterwards."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from torch import nn
 
+from holdfast.engine.layout import kept_copies
 from holdfast.types import Model
 
 
@@ -23,13 +25,42 @@ def evaluating(model: Model) -> Iterator[None]:
 
 @contextmanager
 def frozen(model: Model) -> Iterator[None]:
-    """No parameter requires a gradient inside the block, so that only the gradient in the image is computed."""
+    """No parameter requires a gradient inside the block, so that only the gradient in the image is computed.
+
+    The weights must not change inside the block: they are copied into the layout of the network only once.
+    """
     parameters = model.parameters() if isinstance(model, nn.Module) else ()
     thawed = [p for p in parameters if p.requires_grad]
     for parameter in thawed:
         parameter.requires_grad_(False)
     try:
-        yield
+        with kept_copies(model):
+            yield
     finally:
         for parameter in thawed:
             parameter.requires_grad_(True)
+
+
+_PLAIN = 0  # how many `plain_kernels` are open, in any thread: worker threads must see the setting, too
+_PLAIN_LOCK = threading.Lock()
+
+
+@contextmanager
+def plain_kernels() -> Iterator[None]:
+    """Inside the block the whole process computes with PyTorch's own layers: the oracle of all fast kernels."""
+    _count_plain(1)
+    try:
+        yield
+    finally:
+        _count_plain(-1)
+
+
+def kernels_are_plain() -> bool:
+    """Whether a `plain_kernels` block is open."""
+    return _PLAIN > 0
+
+
+def _count_plain(change: int) -> None:
+    global _PLAIN
+    with _PLAIN_LOCK:
+        _PLAIN += change

@@ -21,31 +21,13 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from holdfast.engine.cpu_kernels import own_pooling
+from holdfast.engine.smooth_kinks import deviations, exact_relu
 from holdfast.errors import expected
 
 SMALLEST_WIDTH = 1e-6
 """Width of a layer whose inputs are constant."""
 
 Form = Callable[..., Tensor | None]
-
-
-class _Kink(torch.autograd.Function):
-    """z -> z for z > 0 and leak z otherwise, with the derivative leak + (1 - leak) sigmoid(z / width)."""
-
-    @staticmethod
-    def forward(z: Tensor, leak: float | Tensor, width: Tensor) -> Tensor:
-        return torch.where(z > 0, z, leak * z)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        z, ctx.leak, width = inputs
-        ctx.save_for_backward(z, width)
-
-    @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        z, width = ctx.saved_tensors
-        gate = torch.sigmoid(z / width)
-        return dy * (gate if _is_zero(ctx.leak) else ctx.leak + (1 - ctx.leak) * gate), None, None
 
 
 class _Pool(torch.autograd.Function):
@@ -105,24 +87,19 @@ def _two(value: Any) -> tuple[int, int]:
     return (value, value) if isinstance(value, int) else (value[0], value[-1])
 
 
-def _is_zero(leak: float | Tensor) -> bool:
-    return isinstance(leak, float) and leak == 0.0
-
-
 def _width(z: Tensor, fraction: float) -> Tensor:
     """The width of a layer, per example: `fraction` of the standard deviation of its inputs z [B, ...]."""
-    flat = z.detach().flatten(1) if z.dim() > 1 else z.detach()[None]
-    width = (fraction * flat.std(1, correction=0)).clamp_min(SMALLEST_WIDTH)
+    found = deviations(z.detach() if z.dim() > 1 else z.detach()[None])
+    width = (fraction * found).clamp_min(SMALLEST_WIDTH)
     return width.reshape(-1, *[1] * (z.dim() - 1)) if z.dim() > 1 else width
 
 
-def _kink(z: Tensor, fraction: float, leak: float | Tensor = 0.0) -> Tensor:
-    found: Tensor = _Kink.apply(z, leak, _width(z, fraction))  # type: ignore[no-untyped-call]
-    return found
+def _kink(z: Tensor, fraction: float, leak: float | Tensor = 0.0, inplace: bool = False) -> Tensor:
+    return exact_relu(z, 1 / _width(z, fraction), leak, inplace=inplace)
 
 
 def _relu(fraction: float, z: Tensor, inplace: bool = False) -> Tensor:
-    return _deliver(_kink(_source(z, inplace), fraction), z, inplace)
+    return _kink(z, fraction, inplace=inplace)
 
 
 def _relu_(fraction: float, z: Tensor) -> Tensor:
@@ -130,7 +107,7 @@ def _relu_(fraction: float, z: Tensor) -> Tensor:
 
 
 def _leaky_relu(fraction: float, z: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    return _deliver(_kink(_source(z, inplace), fraction, float(negative_slope)), z, inplace)
+    return _kink(z, fraction, float(negative_slope), inplace)
 
 
 def _leaky_relu_(fraction: float, z: Tensor, negative_slope: float = 0.01) -> Tensor:
@@ -209,7 +186,7 @@ class exact_value_surrogate(TorchFunctionMode):  # noqa: N801  (used like a func
     >>> with exact_value_surrogate(width=1.0):
     ...     y = torch.relu(x)
     >>> y.tolist(), [round(d, 3) for d in torch.autograd.grad(y.sum(), x)[0][0].tolist()]
-    ([[-0.0, 1.0]], [0.269, 0.731])
+    ([[0.0, 1.0]], [0.269, 0.731])
     """
 
     def __init__(self, width: float) -> None:

@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from holdfast.engine.smooth_kinks import softplus_relu
 from holdfast.errors import expected
 
 Smoothed = Callable[..., Tensor]
@@ -26,12 +27,13 @@ Smoothed = Callable[..., Tensor]
 
 def soft_relu(z: Tensor, beta: float, leak: float | Tensor = 0.0) -> Tensor:
     """a z + (1 - a) softplus_beta(z), the smooth form of the ReLU with leak a."""
-    soft = F.softplus(z, beta=beta)
-    return soft if isinstance(leak, float) and leak == 0.0 else leak * z + (1 - leak) * soft
+    if isinstance(leak, Tensor):  # of a PReLU, where it may be trained
+        return leak * z + (1 - leak) * F.softplus(z, beta=beta)
+    return softplus_relu(z, beta, leak)
 
 
 def _relu(beta: float, z: Tensor, inplace: bool = False) -> Tensor:
-    return _deliver(soft_relu(_source(z, inplace), beta), z, inplace)
+    return softplus_relu(z, beta, inplace=inplace)
 
 
 def _relu_(beta: float, z: Tensor) -> Tensor:
@@ -39,7 +41,7 @@ def _relu_(beta: float, z: Tensor) -> Tensor:
 
 
 def _leaky_relu(beta: float, z: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    return _deliver(soft_relu(_source(z, inplace), beta, float(negative_slope)), z, inplace)
+    return softplus_relu(z, beta, float(negative_slope), inplace=inplace)
 
 
 def _leaky_relu_(beta: float, z: Tensor, negative_slope: float = 0.01) -> Tensor:
