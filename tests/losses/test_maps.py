@@ -70,8 +70,13 @@ def test_flattened_cosine(model: LinearSoftmax) -> None:
     a, b = ((4 * m / m.sum() + 0.01).sqrt() for m in (CLEAN, MOVED))
     loss = FlattenedCosine(attribution=GRADIENT, power=0.5)
     assert value(loss, model) == pytest.approx(1 - float(a @ b / (a.norm() * b.norm())), abs=1e-6)
+    plain = value(MapCosine(attribution=GRADIENT), model)
+    mixed = FlattenedCosine(attribution=GRADIENT, power=0.5, peak=0.25)
+    assert value(mixed, model) == pytest.approx(0.75 * value(loss, model) + 0.25 * plain, abs=1e-6)
     with pytest.raises(hf.InputError, match="power"):
         FlattenedCosine(attribution=GRADIENT, power=0.0)
+    with pytest.raises(hf.InputError, match="peak"):
+        FlattenedCosine(attribution=GRADIENT, peak=2.0)
 
 
 def test_soft_top_k(model: LinearSoftmax) -> None:

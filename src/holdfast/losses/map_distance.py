@@ -158,16 +158,26 @@ class MapCosine(MapLoss):
 
 @dataclass(frozen=True, kw_only=True)
 class FlattenedCosine(MapCosine):
-    """`MapCosine` of (map + FLOOR)^power. A power below 1 gives the many small entries more weight, as ranks do."""
+    """`MapCosine` of (map + FLOOR)^power, mixed with that of the map itself.
+
+        (1 - peak) (1 - cos((s + 0.01)^power, (s' + 0.01)^power)) + peak (1 - cos(s, s'))
+
+    A power below 1 gives the many small entries more weight, as ranks do: it decides Kendall's tau. The cosine of the
+    maps themselves is decided by the largest entries, as the top-k intersection is.
+    """
 
     power: float = 0.5
+    peak: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0 < self.power <= 1:
             raise expected("0 < power <= 1", got=self.power)
+        if not 0 <= self.peak <= 1:
+            raise expected("0 <= peak <= 1", got=self.peak)
 
     def distance(self, shown: Tensor, clean: Clean) -> Tensor:
-        return super().distance((shown + FLOOR) ** self.power, {"map": (clean["map"] + FLOOR) ** self.power})
+        flat = super().distance((shown + FLOOR) ** self.power, {"map": (clean["map"] + FLOOR) ** self.power})
+        return flat if not self.peak else (1 - self.peak) * flat + self.peak * super().distance(shown, clean)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -272,6 +272,7 @@ def erar_plus(
     weight: float = 4.0,
     trades_weight: float = 6.0,
     power: float = 0.5,
+    peak: float = 0.5,
     map: str = "ig",  # noqa: A002 - the name of the setting
     ig_steps: int = 5,
     dead_zone: float = 0.0,
@@ -281,16 +282,18 @@ def erar_plus(
     """Our method: TRADES, and the distance of the maps of the centred logit at a random point of the ball.
 
         minimised in the weights:  CE(x) + trades_weight KL(softmax f(x) || softmax f(x'))
-                                   + weight (1 - cos(I(x)^power, I(x'')^power))
+                                   + weight ((1 - peak) (1 - cos(I(x)^power, I(x'')^power))
+                                             + peak (1 - cos(I(x), I(x''))))
                                    + dead_zone DeadZone + filter_spread FilterSpread
         maximised in the input:    KL(softmax f(x) || softmax f(x'))    in x'
 
     x'' is sampled uniformly from the ball, so the map term needs no search. I is the normalised saliency map of the
     centred logit (the true logit minus the mean logit); 0.01 is added to it before it is raised to `power`. `map` names
     it (`holdfast.attribution.MAPS`): integrated gradients with `ig_steps` points, SmoothGrad with as many samples, or
-    another map. The mean logit moves the map of the true logit and no prediction, so
-    training against that map would lower the distance without stabilising what the network uses. `weight` sets the
-    trade-off between accuracy and stable maps; `weight=0` is TRADES.
+    another map. The mean logit moves the map of the true logit and no prediction, so training against that map would
+    lower the distance without stabilising what the network uses. The flattened cosine holds Kendall's tau, the cosine
+    of the maps themselves the top-k intersection; `peak` is the share of the latter. `weight` sets the trade-off
+    between accuracy and stable maps; `weight=0` is TRADES.
 
     `dead_zone` and `filter_spread` weigh the penalties `holdfast.losses.DeadZone` and `holdfast.losses.FilterSpread` of
     the first layer. `eps`, `attack_steps` and `step_size` set the radius of the L-infinity ball and the number and size
@@ -308,7 +311,7 @@ def erar_plus(
     terms = [Term(AT_X + trades_weight * PredictionKL(), search(PredictionKL(), eps, attack_steps, step_size))]
     if weight:
         explained = make_map(map, steps=ig_steps, samples=ig_steps, score=centred_logit)
-        distance = FlattenedCosine(attribution=explained, beta=None, through_clean=True, power=power)
+        distance = FlattenedCosine(attribution=explained, beta=None, through_clean=True, power=power, peak=peak)
         terms.append(Term(weight * distance, somewhere(eps), name="map"))
     return Objective(model, terms + _first_layer(eps, dead_zone, filter_spread), reduction=reduction, name="erar_plus")
 
