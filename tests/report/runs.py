@@ -172,19 +172,26 @@ KEPT = {0: None, 1: 0.9, 2: 0.6, 3: 0.1, 4: 0.15, 5: 0.05}
 """Example of `write_audit` -> share of the top pixels that it keeps; 0 is misclassified, all others keep `kept`."""
 
 
-def write_audit(folder: Path, *, n: int = 40, kept: float = 0.4, notes: str = "", **about: Any) -> Path:
-    """An audit of a made-up network: its rows, pictures of the first six examples, and its summary with a verdict."""
+def write_audit(
+    folder: Path, *, n: int = 40, kept: float = 0.4, notes: str = "", maps: dict[str, float] | None = None, **about: Any
+) -> Path:
+    """An audit of a made-up network: its rows, pictures of the first six examples, and its summary with a verdict.
+
+    `maps` are further maps with the share that each image keeps of them.
+    """
     rows = []
-    for attack, share_of in (
-        ("strongest", lambda i: KEPT.get(i, kept)),
-        ("random", lambda i: None if i == 0 else 0.95),
-    ):
+    shares: dict[str, Any] = {"strongest": lambda i: KEPT.get(i, kept), "random": lambda i: None if i == 0 else 0.95}
+    for name, share in (maps or {}).items():
+        shares |= {f"strongest:{name}": lambda i, share=share: None if i == 0 else share}
+        shares |= {f"random:{name}": lambda i: None if i == 0 else 0.95}
+    for attack, share_of in shares.items():
         for i in range(n):
             share = share_of(i)
             known = {"outcome": "misclassified" if i == 0 else "attacked", "notes": notes}
             scores = dict.fromkeys(("top_k", "kendall"), share)
             rows.append(example_row(attack=attack, id=i, label=1, prediction=int(i > 0), **known, **scores))
-    settings = {
+    settings: dict[str, Any] = {"maps": ["ig", *maps]} if maps else {}
+    settings |= {
         "eps": 8 / 255,
         "passes": 2000,
         "steps": 50,
@@ -204,13 +211,16 @@ def write_audit(folder: Path, *, n: int = 40, kept: float = 0.4, notes: str = ""
         class_names=("stop", "give way"),
         provenance=collect_provenance(seeds=[7], command=["holdfast", *AUDIT_COMMAND]),
         audit=audit,
+        maps=("ig", *(maps or {})),
     )
     Examples(folder / "examples.csv").append(rows)
     summary = summarise(rows, info, bootstrap=Bootstrap(resamples=200))
     for attack in summary["attacks"].values():
         attack["budget"] = {"norm": "Linf", "eps": audit["settings"]["eps"], "k": audit["k"]}
     write_json_atomic(folder / "summary.json", add_verdict(summary))
-    write_panels(folder / "panels.npz", make_panels(0.2, 0, count=6, attack="strongest"))
+    write_panels(
+        folder / "panels.npz", make_panels(0.2, 0, count=6, attack=summary.get("maps", {}).get("attack", "strongest"))
+    )
     return folder
 
 

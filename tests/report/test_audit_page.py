@@ -205,3 +205,23 @@ def test_a_map_alone_is_a_small_picture_in_its_colours() -> None:
     picture = Image.open(io.BytesIO(base64.b64decode(png_uri(levels, heat=True).partition(",")[2])))
     assert picture.mode == "P"
     assert np.array_equal(np.asarray(picture.convert("RGB")).reshape(256, 3), heat_table())
+
+
+def test_several_maps_are_compared_at_the_top(tmp_path: Path) -> None:
+    said = words(page_of(write_audit(tmp_path / "a", maps={"gradient": 0.2, "gradcam": 0.85})))
+    order = [
+        "Of 3 explanations, Grad-CAM holds best",
+        "its maps keep 85 % of their most important pixels on average",
+        "The Grad-CAM maps are robust to these attacks: under the strongest attack",
+        "Kept under the strongest attack 85 %",
+        "Explanations compared",
+        "Grad-CAM 95.0 % 85.0 % best 0.850",
+        "integrated gradients 95.0 % ",
+        "gradient 95.0 % 20.0 % -65.0 [-65.0, -65.0] 0.200",
+        "Means over the same 39 images",
+        "What to do next",
+    ]
+    places = [said.index(text) for text in order]
+    assert places == sorted(places)
+    assert "integrated gradients with 50 points, gradient, Grad-CAM (of the centred logit)" in said
+    assert "2,000 passes per image and map" in said

@@ -181,6 +181,18 @@ def test_the_page_of_an_audit_prints_on_two_pages(show: Open, audit_file: Path) 
     assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 2
 
 
+@pytest.mark.parametrize("more", [2, 5])
+def test_several_maps_print_on_two_pages(show: Open, tmp_path: Path, more: int) -> None:
+    maps = dict.fromkeys(["gradient", "gradcam", "smoothgrad", "input-x-gradient", "gradcam++"][:more], 0.6)
+    folder = write_audit(tmp_path / "audit", maps=maps)
+    write_report(view_runs([read_run(folder)]), path := tmp_path / "report.html")
+    page = show(path)
+    assert find(page, "h1").text.startswith(f"Of {more + 1} explanations, ")
+    assert len(texts(page, "#maps tbody tr")) == more + 1
+    printed = base64.b64decode(page.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True})["data"])
+    assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 2
+
+
 def test_pictures_by_mouse_and_keyboard(show: Open, report_file: Path, views: tuple[RunView, ...]) -> None:
     page, ids = show(report_file), [picture.id for picture in pictures(views)]
     assert texts(page, "#picker button") == [f"#{i}" for i in ids]

@@ -1,5 +1,7 @@
 """Which of several maps holds best, from rows written by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.runs.material import INFO, example_row
@@ -62,6 +64,18 @@ def test_only_images_that_all_maps_have() -> None:
         "This audit cannot say which explanation holds best: only 18 images were attacked on all maps, and at least 20 "
         "are needed."
     )
+
+
+def test_images_with_a_constant_map_are_left_out() -> None:
+    found = three(gradcam=0.25)
+    found["strongest:gradcam"] = [
+        replace(row, outcome="nan_map", scores={}) if row.id in (2, 3) else row for row in found["strongest:gradcam"]
+    ]
+    compared = compare_maps(found, ("ig", "gradient", "gradcam"))
+    assert compared["n"] == N - 2
+    assert compared["undefined"] == {"gradcam": 2}
+    assert compared["found"]["gradcam"]["kept"] == pytest.approx(0.255)
+    assert compared["sentence"].endswith("Images left out: 2 on which Grad-CAM is constant.")
 
 
 def test_a_difference_that_may_be_chance_names_no_best() -> None:

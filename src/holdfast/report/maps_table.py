@@ -40,7 +40,7 @@ def _row(view: RunView, one: MapView, n: int) -> tuple[Cell, ...]:
         Cell(value=title(one.name)),
         Cell(value=one.under_noise, n=n),
         Cell(value=one.kept, n=n),
-        Cell(value=behind, ci95=ends, n=n),
+        Cell(value="best" if behind is None else behind, ci95=ends, n=n),
         Cell(value=one.kendall, n=n),
         Cell(value=None if image is None else image.median, n=n),
     )

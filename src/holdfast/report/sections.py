@@ -35,10 +35,17 @@ def page_table(table: Table) -> dict[str, Any]:
     return {
         "name": table.name,
         "title": table.title,
-        "columns": [{"title": c.title, "numeric": c.unit != "text", "key": c.key} for c in table.columns],
+        "columns": [
+            {"title": c.title, "numeric": c.unit != "text", "key": c.key, "minor": _minor(c.key)} for c in table.columns
+        ],
         "rows": [[_shown(cell, column) for cell, column in zip(row, table.columns, strict=True)] for row in table.rows],
         "notes": table.notes,
     }
+
+
+def _minor(key: str) -> bool:
+    """Whether a column is left out on paper: the metrics besides the headline ones."""
+    return key in METRICS and METRICS[key].level != "headline"
 
 
 def findings(views: Sequence[RunView], comparisons: Mapping[str, Comparison]) -> list[str]:

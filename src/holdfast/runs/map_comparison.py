@@ -22,7 +22,8 @@ def compare_maps(rows: Rows, maps: Sequence[str], *, bootstrap: Bootstrap | None
     """The part `maps` of a summary: the maps in order of the share they keep, and a sentence about the best.
 
     `rows` are the rows of every attack. `maps` are the names of the maps, the first being that of the plain names. The
-    images are those on which every map was attacked. Empty if fewer than two maps have rows.
+    images are those on which every map was attacked; where a map is undefined (constant), the image is left out. Empty
+    if fewer than two maps have rows.
     """
     attacks = {name: decisive(rows, name if place else "") for place, name in enumerate(maps)}
     attacks = {name: attack for name, attack in attacks.items() if attack}
@@ -36,7 +37,9 @@ def compare_maps(rows: Rows, maps: Sequence[str], *, bootstrap: Bootstrap | None
     order = sorted(attacks, key=lambda name: -kept[name])
     best = order[0]
     found = {name: _one(attacks[name], attacks[best], shared, rows, bootstrap) for name in order}
+    undefined = {name: sum(row.outcome == "nan_map" for row in rows[attack]) for name, attack in attacks.items()}
     about: dict[str, Any] = {"n": n, "best": best, "attack": attacks[best], "found": found}
+    about["undefined"] = {name: number for name, number in undefined.items() if number}
     return about | {"sentence": _sentence(about)}
 
 
@@ -50,8 +53,9 @@ def title(name: str) -> str:
 
 
 def _shared(rows: Rows) -> dict[str, list[ExampleRow]]:
-    """The rows of the images that have a value in every attack."""
+    """The rows of the images that have a value in every attack, and a map that can be attacked."""
     ids = set.intersection(*(set(metric_values(group, METRIC)[0].tolist()) for group in rows.values()))
+    ids -= {row.id for group in rows.values() for row in group if row.outcome == "nan_map"}
     return {name: [row for row in group if row.id in ids] for name, group in rows.items()}
 
 
@@ -108,7 +112,13 @@ def _sentence(about: Mapping[str, Any]) -> str:
         said = f"{number}, none holds measurably best: {keeps} and {other}, a difference of {gap} {same}."
     else:
         said = f"{number}, {first} holds best: {keeps}, {gap} more than those of the next, {title(second)}, {same}."
-    return said + _weak(first, found[best].get("gain_over_noise"))
+    return said + _left_out(about["undefined"]) + _weak(first, found[best].get("gain_over_noise"))
+
+
+def _left_out(undefined: Mapping[str, int]) -> str:
+    """A sentence about the images that a map says nothing about."""
+    parts = [f"{number} on which {title(name)} is constant" for name, number in undefined.items()]
+    return f" Images left out: {', '.join(parts)}." if parts else ""
 
 
 def _weak(name: str, gain: Mapping[str, Any] | None) -> str:
