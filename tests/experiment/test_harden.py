@@ -321,6 +321,7 @@ def test_the_command(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert holdfast(command, monkeypatch) == 0
     said = capsys.readouterr().out
     assert "160 images to train on, 40 held out" in said
+    assert "normalisation before the network: none" in said
     assert "paired gains" in said
 
     # the user's own code loads both files: the same names, the same types, the same place in the checkpoint
@@ -400,3 +401,6 @@ def test_errors_in_the_words_of_the_command(
     }.items():
         assert holdfast(line, monkeypatch) == 2
         assert text in capsys.readouterr().err
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert holdfast("harden --model nets_to_harden:small --data images", monkeypatch) == 2
+    assert "expected one process, got 2 of torchrun" in capsys.readouterr().err

@@ -171,7 +171,7 @@ def audit(
             quantize=quantize,
         ),
     )
-    for line in _assumptions(opened, images, labels, weights, model):
+    for line in assumptions(opened, images, labels, weights, model):
         console.print(line, style="dim", highlight=False, soft_wrap=True)
     settings = AuditSettings(
         eps=strength,
@@ -262,7 +262,7 @@ def _depth(settings: "AuditSettings") -> str:
     return f"{settings.passes:,} passes each" if settings.strong else f"{settings.steps} steps"
 
 
-def _assumptions(opened: "OpenedModel", images: "Dataset", labels: str, weights: Path | None, model: str) -> list[str]:
+def assumptions(opened: "OpenedModel", images: "Dataset", labels: str, weights: Path | None, model: str) -> list[str]:
     """The assumptions about data, normalisation, weights and labels, one line each, for printing."""
     network = opened.network
     mean, std = (None if v is None else [round(float(n), 4) for n in v] for v in (network.mean, network.std))

@@ -1,5 +1,6 @@
 """The command `holdfast harden`."""
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -109,6 +110,7 @@ def harden(
     """
     from rich.console import Console
 
+    from holdfast.commands.audit import assumptions
     from holdfast.commands.progress import measuring
     from holdfast.config import index_or_key, parse_arguments, parse_number
     from holdfast.experiment.audit_inputs import ImageOptions
@@ -119,6 +121,7 @@ def harden(
     from holdfast.experiment.networks import ModelOptions, open_model
 
     console = Console()
+    _check_one_process()
 
     def say(text: str) -> None:
         console.print(text, highlight=False, soft_wrap=True)
@@ -162,6 +165,8 @@ def harden(
     )
     train, held_out = open_both_parts(data, opened, options)
     say(f"{len(train):,} images to train on, {len(held_out):,} held out, from {train.source}")
+    for line in assumptions(opened, held_out, "given", weights, model)[1:]:
+        console.print(line, style="dim", highlight=False, soft_wrap=True)
     words = [word for word in sys.argv[1:] if word != "--resume"]
     again = shlex.join(["holdfast", *words, "--resume"])
     try:
@@ -191,6 +196,14 @@ def harden(
     say(f"report: {out / PAGE}")
     if found.continue_with:
         say(f"to continue from there: {found.continue_with}")
+
+
+def _check_one_process() -> None:
+    from holdfast.errors import expected
+
+    processes = os.environ.get("WORLD_SIZE", "1")
+    if processes != "1":
+        raise expected("one process", got=f"{processes} of torchrun", fix="start holdfast harden without it")
 
 
 def _interrupted(command: str) -> Exception:
