@@ -99,7 +99,9 @@ def _told(error: Exception, command: str) -> tuple[str, int]:
 
 
 def _say(text: str, code: int) -> int:
-    print(f"holdfast: {text}", file=sys.stderr)
+    rank, size = (os.environ.get(name, default) for name, default in (("RANK", "0"), ("WORLD_SIZE", "1")))
+    who = "holdfast" if size == "1" else f"holdfast (process {rank} of {size})"
+    print(f"{who}: {text}", file=sys.stderr)
     return code
 
 

@@ -231,7 +231,7 @@ def test_a_job_that_never_gets_any_further_is_given_up(cluster: Cluster, on, tmp
 @long
 def test_threads_and_memory_reach_the_job(cluster: Cluster, on, tmp_path: Path) -> None:
     on(cluster)
-    sent = job(tmp_path / "run", "natural", steps=5, measured=False)
+    sent = job(tmp_path / "run", "natural", steps=1, measured=False)
     run_slurm([sent], cores=2, logs=tmp_path / "submitit")
     assert read_json(sent.folder / "provenance.json")["threads"] == 2
 

@@ -2,15 +2,22 @@
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import arg
 
+from holdfast.commands.processes import leads, program
+
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from holdfast.data import Dataset
-    from holdfast.evaluation.audit import AuditSettings
+    from holdfast.evaluation.audit import Audit, AuditSettings
+    from holdfast.evaluation.protocol import OnProgress
     from holdfast.experiment.networks import OpenedModel
+    from holdfast.models import Classifier
 
 
 def audit(
@@ -75,6 +82,8 @@ def audit(
         holdfast audit --model runs/mine/erar --maps ig gradient gradcam
         # images without labels, and a smaller perturbation
         holdfast audit --model nets:resnet --data unsorted/ --labels predicted --eps 4/255
+        # several processes or GPUs share the images
+        torchrun --nproc-per-node 8 -m holdfast audit --model nets:resnet --data images/ --limit None
 
     Args:
         model: Network: package.module:function that builds it, timm:NAME, torchvision:NAME, hf:FOLDER (an image
@@ -128,17 +137,14 @@ def audit(
 
     from holdfast.commands.progress import measuring
     from holdfast.config import check_eps, index_or_key, parse_arguments, parse_number
-    from holdfast.engine.passes import count_passes
     from holdfast.evaluation.audit import PAGE, AuditSettings, fit_to_minutes, write_page
-    from holdfast.evaluation.audit import audit as run_audit
     from holdfast.evaluation.certify import certify_audit
-    from holdfast.evaluation.cost import CostEstimate
     from holdfast.experiment.audit_inputs import ImageOptions, open_images
     from holdfast.experiment.layout import check_not_training_run
     from holdfast.experiment.networks import ModelOptions, open_model
-    from holdfast.training import pick_device
+    from holdfast.training import joined, pick_device
 
-    console, where = Console(), pick_device(device)
+    console, where = Console(quiet=not leads()), pick_device(device)
     strength = parse_number("eps", eps)
     check_eps(strength)
     check_not_training_run(out)
@@ -187,41 +193,62 @@ def audit(
         apgd=apgd,
         seed=seed,
     )
-    if minutes is not None:
-        settings = fit_to_minutes(network, images, settings, minutes, device=where)
-        fits = f"{settings.limit} images with {_depth(settings)} fit into {minutes:g} minutes"
-        console.print(fits, style="dim", highlight=False)
-    words = _without_minutes(sys.argv[1:], settings)
-    try:
-        with count_passes() as counter, measuring(console, quiet) as on_progress:
-            cost = CostEstimate(settings.attack_names, counter, say=lambda text: console.print(text, highlight=False))
-
-            def told_both(what: str, done: int, total: int) -> None:
-                on_progress(what, done, total)
-                cost.progress(what, done, total)
-
-            answer = run_audit(
-                network,
-                images,
-                settings,
-                labels=labels,
-                out=out,
-                device=where,
-                on_progress=told_both,
-                notes=opened.notes,
-                model_name=model,
-                data_name=images.name if data is None else data.name,
-                origin=_origin(words, opened),
+    with joined(where) as processes:
+        if minutes is not None:
+            fitted = fit_to_minutes(network, images, settings, minutes * processes.world_size, device=where)
+            # Every process has its own clock; that of rank 0 decides.
+            chosen: Any = processes.shared(
+                lambda: {name: getattr(fitted, name) for name in ("limit", "steps", "passes")}
             )
-            shared: dict[str, Any] = {"labels": labels, "out": out, "device": where, "on_progress": on_progress}
-            proved = certify_audit(network, images, settings, **shared) if certify else None
-    except KeyboardInterrupt:
-        raise _interrupted(out, words) from None
+            settings = replace(settings, **chosen)
+            fits = f"{settings.limit} images with {_depth(settings)} fit into {minutes:g} minutes"
+            console.print(fits, style="dim", highlight=False)
+        words = _without_minutes(sys.argv[1:], settings)
+        about = {
+            "model_name": model,
+            "data_name": images.name if data is None else data.name,
+            "origin": _origin(words, opened),
+            "notes": opened.notes,
+        }
+        try:
+            with measuring(console, quiet or not leads()) as on_progress:
+                shared: dict[str, Any] = {"labels": labels, "out": out, "device": where}
+                answer = _measured(network, images, settings, console, on_progress, **about, **shared)
+                proved = None
+                if certify and leads():
+                    proved = certify_audit(network, images, settings, on_progress=on_progress, **shared)
+        except KeyboardInterrupt:
+            raise _interrupted(out, words) from None
+    if not leads():
+        return
     console.print(str(answer), highlight=False, soft_wrap=True)
     if proved is not None:
         console.print(f"\n{proved}", highlight=False, soft_wrap=True)
         write_page(out)
     console.print(f"\nreport: {out / PAGE}", highlight=False, soft_wrap=True)
+
+
+def _measured(
+    network: "Classifier",
+    images: "Dataset",
+    settings: "AuditSettings",
+    console: "Console",
+    on_progress: "OnProgress",
+    **options: Any,
+) -> "Audit":
+    """Run the audit, and say after the first batch what it costs."""
+    from holdfast.engine.passes import count_passes
+    from holdfast.evaluation.audit import audit as run_audit
+    from holdfast.evaluation.cost import CostEstimate
+
+    with count_passes() as counter:
+        cost = CostEstimate(settings.attack_names, counter, say=lambda text: console.print(text, highlight=False))
+
+        def told_both(what: str, done: int, total: int) -> None:
+            on_progress(what, done, total)
+            cost.progress(what, done, total)
+
+        return run_audit(network, images, settings, on_progress=told_both, **options)
 
 
 def _origin(words: list[str], opened: "OpenedModel") -> dict[str, Any]:
@@ -237,7 +264,9 @@ def _interrupted(out: Path, words: list[str]) -> Exception:
     from holdfast.runs import read_run
     from holdfast.training import Interrupted
 
-    command = shlex.join(["holdfast", *words])
+    if not leads():
+        return Interrupted("interrupted", signal="SIGINT")
+    command = f"{program()} {shlex.join(words)}"
     rows = read_run(out).examples.rows if (out / "examples.csv").exists() else ()
     if not rows:
         return Interrupted(f"interrupted before the first rows; start again with: {command}", signal="SIGINT")

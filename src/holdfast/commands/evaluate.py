@@ -33,6 +33,7 @@ def evaluate(
         holdfast evaluate runs/a
         holdfast evaluate runs/a --limit 300 --pgd-limit 1000      # fewer test images, which is faster
         holdfast evaluate runs/a --quality --natural runs/natural  # also measure the quality of the maps
+        torchrun --nproc-per-node 2 -m holdfast evaluate runs/a    # several processes or GPUs share the images
 
     Args:
         run: Run directory, as written by `holdfast train`.
@@ -55,6 +56,7 @@ def evaluate(
     """
     from rich.console import Console
 
+    from holdfast.commands.processes import leads
     from holdfast.commands.progress import measuring
     from holdfast.errors import expected
     from holdfast.experiment.measure import MeasureOptions, measure
@@ -81,8 +83,10 @@ def evaluate(
         diagnose=diagnose,
     )
     console = Console()
-    with measuring(console, quiet) as on_progress:
+    with measuring(console, quiet or not leads()) as on_progress:
         measure(run, options, device=device, on_progress=on_progress)
+    if not leads():
+        return
     views = view_runs([read_run(run)])
     if views[0].maps is not None:
         console.print(views[0].maps.sentence, highlight=False, soft_wrap=True)

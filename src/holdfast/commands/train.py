@@ -1,12 +1,13 @@
 """The command `holdfast train`."""
 
-import os
 import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import Suppress, arg
+
+from holdfast.commands.processes import leads, program
 
 Overrides = tuple[tuple[str, str], ...]
 
@@ -69,12 +70,14 @@ def train(
     changes += [(f"model.{'' if key in _SHAPE else 'options.'}{key}", text) for key, text in _pairs(model_args)]
     changes += [(key, text) for key, text in overrides]
     from holdfast.experiment.layout import has_checkpoint
+    from holdfast.training import joined, pick_device
 
     folder = out or _default_folder(preset, config, seed or 0, resume, _own_name(preset, model, data))
     settings = _config(preset, config, folder, resume, changes)
-    if not (resume and has_checkpoint(folder)):
-        _train_starts(settings, folder, quiet, _for_starts(changes))
-    _run(settings, folder, resume, quiet)
+    with joined(pick_device(settings.train.device)):  # one process group for all runs
+        if not (resume and has_checkpoint(folder)):
+            _train_starts(settings, folder, quiet, _for_starts(changes))
+        _run(settings, folder, resume, quiet)
 
 
 train.takes_overrides = True  # type: ignore[attr-defined]  # cli.py passes it the options --section.key VALUE
@@ -159,12 +162,10 @@ def _default_folder(preset: str, file: Path | None, seed: int, resume: bool, own
 
 
 def _resume_command(folder: Path) -> str:
-    processes = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    start = "holdfast" if processes == "1" else f"torchrun --nproc-per-node {processes} -m holdfast"
-    return f"{start} train --out {shlex.quote(str(folder))} --resume"
+    return f"{program()} train --out {shlex.quote(str(folder))} --resume"
 
 
 def _say(text: str, stream: Any) -> None:
     """Print from the process of rank 0 only."""
-    if os.environ.get("RANK", "0") == "0":
+    if leads():
         print(text, file=stream)

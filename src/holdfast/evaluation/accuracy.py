@@ -1,8 +1,10 @@
 """Natural accuracy and accuracy under PGD: one row per example, resumable."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,9 +16,11 @@ from holdfast.engine.modes import evaluating
 from holdfast.engine.predictions import predictions
 from holdfast.rng import make_keys
 from holdfast.storage.table import ChecksummedTable
+from holdfast.training.distributed import Processes
 from holdfast.types import Model
 
 _COLUMNS = ("id", "label", "prediction", "pgd_correct")
+_Row = tuple[int, int, int, bool | None]
 
 
 @dataclass
@@ -51,21 +55,30 @@ def measure_accuracy(
     batch_size: int,
     device: torch.device | str | None,
     path: Path | None,
+    processes: Processes | None = None,
 ) -> Iterator[int]:
     """Fill `found` batch by batch and yield the number of examples it holds so far.
 
     The network predicts all examples of `data` and is attacked with PGD on `attacked`, a subset of `data`. Examples
     already in `found` are skipped. If `path` is given, every batch is appended to it; `read_accuracy` reads the file.
+    Several processes share the batches; all of them fill `found` with all examples, and rank 0 writes the file.
     """
+    who = processes or Processes()
     under_pgd = {int(i) for i in attacked.ids} if pgd is not None else set()
     done = {i for i in found.label if i not in under_pgd or i in found.correct_under_attack}
     yield len(found.label)
-    for x, y, ids in batches(data, batch_size, device, skip=done):
+
+    def measured(part: slice | None) -> list[_Row]:
+        if part is None:
+            return []
+        x, y, ids = batch_of(data, part, device)
         with evaluating(model):
             right, labels = _one_batch(model, x, y, ids, pgd, under_pgd, seed)
-        every = zip(ids.tolist(), y.tolist(), labels.tolist(), right, strict=True)
-        rows = [row for row in every if row[0] not in done]
-        if path is not None:
+        return list(zip(ids.tolist(), y.tolist(), labels.tolist(), right, strict=True))
+
+    for mine, _ in who.rounds(batches(data, batch_size, skip=done)):
+        rows = [row for part in who.each(partial(measured, mine)) for row in part if row[0] not in done]
+        if path is not None and who.leads:
             _table(path).append([_cells(*row) for row in rows])
         for row in rows:
             _note(found, *row)
@@ -87,15 +100,15 @@ def _one_batch(
     return right, labels
 
 
-def batches(
-    data: Dataset, batch_size: int, device: torch.device | str | None, skip: set[int]
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield the batches in a fixed order and skip finished ones, so that a resumed run uses the same batches."""
-    for start in range(0, len(data), batch_size):
-        part = slice(start, start + batch_size)
-        if skip.issuperset(data.ids[part].tolist()):
-            continue
-        yield to_float(data.x[part], device), data.y[part].to(device), data.ids[part].to(device)
+def batches(data: Dataset, batch_size: int, skip: set[int]) -> list[slice]:
+    """The batches in a fixed order without the finished ones, so that a resumed run uses the same batches."""
+    parts = [slice(start, start + batch_size) for start in range(0, len(data), batch_size)]
+    return [part for part in parts if not skip.issuperset(data.ids[part].tolist())]
+
+
+def batch_of(data: Dataset, part: slice, device: torch.device | str | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Images, labels and ids of a batch, on the device."""
+    return to_float(data.x[part], device), data.y[part].to(device), data.ids[part].to(device)
 
 
 def _table(path: Path) -> ChecksummedTable:
@@ -111,6 +124,20 @@ def _note(found: Accuracy, example: int, label: int, prediction: int, right: boo
     found.label[example], found.prediction[example] = label, prediction
     if right is not None:
         found.correct_under_attack[example] = right
+
+
+def rows_of(found: Accuracy) -> list[_Row]:
+    """The entries of `found` as rows (id, label, prediction, correct under PGD)."""
+    right = found.correct_under_attack
+    return [(i, label, found.prediction[i], right.get(i)) for i, label in found.label.items()]
+
+
+def accuracy_of(rows: Iterable[Sequence[Any]]) -> Accuracy:
+    """The inverse of `rows_of`."""
+    found = Accuracy()
+    for row in rows:
+        _note(found, *row)
+    return found
 
 
 def read_accuracy(path: Path | None) -> Accuracy:

@@ -4,6 +4,7 @@ The rows have a table of their own, `apgd.csv`, so that APGD can be measured lat
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -11,9 +12,10 @@ from torch import Tensor
 
 from holdfast.attacks.apgd import APGD
 from holdfast.data.dataset import Dataset
-from holdfast.evaluation.accuracy import batches
+from holdfast.evaluation.accuracy import batch_of, batches
 from holdfast.rng import make_keys
 from holdfast.storage.table import ChecksummedTable
+from holdfast.training.distributed import Processes
 from holdfast.types import Model
 
 FILE = "apgd.csv"
@@ -30,17 +32,26 @@ def measure_apgd(
     batch_size: int,
     device: torch.device | str | None,
     path: Path | None,
+    processes: Processes | None = None,
 ) -> Iterator[int]:
     """Fill `found` (example id -> no attack fooled the network) batch by batch and yield its size so far.
 
-    Examples already in `found` are skipped. If `path` is given, every batch is appended to it.
+    Examples already in `found` are skipped. If `path` is given, every batch is appended to it. Several processes share
+    the batches; all of them fill `found` with all examples, and rank 0 writes the file.
     """
-    done = set(found)
+    done, who = set(found), processes or Processes()
     yield len(found)
-    for x, y, ids in batches(data, batch_size, device, skip=done):
-        right = _withstands(model, x, y, make_keys(seed, ids), attacks).tolist()
-        rows = [(i, hit) for i, hit in zip(ids.tolist(), right, strict=True) if i not in done]
-        if path is not None:
+
+    def measured(part: slice | None) -> list[tuple[int, bool]]:
+        if part is None:
+            return []
+        x, y, ids = batch_of(data, part, device)
+        right = _withstands(model, x, y, make_keys(seed, ids), attacks)
+        return list(zip(ids.tolist(), right.tolist(), strict=True))
+
+    for mine, _ in who.rounds(batches(data, batch_size, skip=done)):
+        rows = [(i, hit) for part in who.each(partial(measured, mine)) for i, hit in part if i not in done]
+        if path is not None and who.leads:
             _table(path).append([{"id": str(i), "correct": str(int(hit))} for i, hit in rows])
         found.update(rows)
         yield len(found)

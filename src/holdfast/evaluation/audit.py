@@ -35,6 +35,7 @@ from holdfast.runs.provenance import without_folders
 from holdfast.runs.run import read_run
 from holdfast.runs.summary import RunInfo
 from holdfast.runs.verdict import decisive
+from holdfast.training.distributed import current
 from holdfast.types import Attribution
 
 PAGE = "report.html"
@@ -220,6 +221,8 @@ def audit(
 
 def write_page(out: Path | str | None, info: RunInfo | None = None) -> None:
     """Write the page of an audit, or of what there is of one that was interrupted (`info`); none without rows."""
+    if not current().leads:
+        return
     if out is not None and (Path(out) / "examples.csv").exists() and (run := read_run(out)).examples.rows:
         write_report(view_runs([run], unfinished=info), Path(out) / PAGE)
 

@@ -3,12 +3,15 @@
 Each attack gives one row per example. Rows are written after every batch, so memory does not grow with the number of
 images and an interrupted evaluation resumes where it stopped. Every random number is a hash of (seed, example id), so
 the rows do not depend on the batch size.
+
+Several processes (`torchrun`) share the batches. Each batch is the same as in one process, so its rows have the same
+bits, and rank 0 writes them in the same order.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,8 @@ from holdfast.attacks.diagnostics import diagnose
 from holdfast.attacks.explanation import PGDExplanationAttack
 from holdfast.data.dataset import Dataset
 from holdfast.data.from_torch import as_dataset
-from holdfast.evaluation.accuracy import Accuracy, measure_accuracy, read_accuracy
+from holdfast.errors import expected
+from holdfast.evaluation.accuracy import Accuracy, accuracy_of, measure_accuracy, read_accuracy, rows_of
 from holdfast.evaluation.apgd_accuracy import FILE as APGD_FILE
 from holdfast.evaluation.apgd_accuracy import measure_apgd, read_apgd
 from holdfast.evaluation.controls import control_scores, shuffled_if_possible
@@ -31,11 +35,12 @@ from holdfast.metrics.registry import METRICS
 from holdfast.runs.names import CONTROL, is_control
 from holdfast.runs.panels import write_panels
 from holdfast.runs.provenance import collect_provenance
-from holdfast.runs.rows import ExampleRow, Examples
+from holdfast.runs.rows import ExampleRow, Examples, packed, unpacked
 from holdfast.runs.summary import RunInfo, share_with_interval, summarise
 from holdfast.runs.verdict import add_verdict
 from holdfast.storage.json_files import write_json_atomic
 from holdfast.storage.lock import owned
+from holdfast.training.distributed import Processes, current
 from holdfast.types import MapCache, Model
 
 
@@ -51,7 +56,8 @@ def evaluate(
 ) -> Evaluation:
     """Run `protocol` on `data`. If `out` is given, write to that run directory and resume an interrupted call.
 
-    `data` is a holdfast dataset or loader, or a `torch.utils.data.DataLoader` of (x, y) or (x, y, id).
+    `data` is a holdfast dataset or loader, or a `torch.utils.data.DataLoader` of (x, y) or (x, y, id). In a process
+    group all processes return all rows; the checks for gradient masking and the pictures are left to rank 0.
 
     >>> import holdfast as hf
     >>> model = hf.Classifier(hf.models.build("digits-cnn", seed=0))
@@ -61,12 +67,15 @@ def evaluate(
     10
     """
     dataset, folder = as_dataset(data), None if out is None else Path(out)
-    job = _Job(model, dataset, protocol, folder, device, on_progress)
-    with nullcontext() if folder is None else owned(folder):
-        if folder is not None:
+    processes = current()
+    job = _Job(model, dataset, protocol, folder, device, on_progress, processes)
+    with ExitStack() as stack:
+        if folder is not None or processes.world_size > 1:
             on_prediction = {"pgd": protocol.pgd, "apgd": protocol.apgd}
             measured = {name: attack for name, attack in on_prediction.items() if attack}
-            claim(folder, identity(model, dataset, {**measured, **protocol.attacks}, protocol.seed))
+            parts = identity(model, dataset, {**measured, **protocol.attacks}, protocol.seed)
+            _check_same(processes, parts)
+            processes.leading(lambda: _open(stack, folder, parts))
         subset, note = _subset(dataset, protocol.limit, protocol.seed)
         accuracy = job.accuracy(subset)
         under_apgd = job.under_apgd()
@@ -75,6 +84,8 @@ def evaluate(
         origin = info.provenance or collect_provenance(seeds=[protocol.seed], device=str(device or "cpu"))
         summary = _summary(rows, accuracy, under_apgd, replace(info, limit=note, provenance=origin))
         _add_chance(summary, protocol.attacks, dataset)
+        if not processes.leads:
+            return Evaluation(rows=tuple(rows), summary=summary)
         for name, warnings in (*job.diagnoses(subset).items(), *job.missing_controls().items()):
             if name in summary["attacks"]:
                 summary["attacks"][name]["warnings"] += warnings
@@ -89,9 +100,24 @@ def evaluate(
     return Evaluation(rows=tuple(rows), summary=summary, panels=panels)
 
 
+def _open(stack: ExitStack, folder: Path | None, parts: dict[str, Any]) -> None:
+    """Lock the folder until the end of the evaluation, and check that its rows belong to this evaluation."""
+    if folder is not None:
+        stack.enter_context(owned(folder))
+        claim(folder, parts)
+
+
+def _check_same(processes: Processes, parts: dict[str, Any]) -> None:
+    """Raise if another process evaluates something else, since its rows would end up in the same table."""
+    every = [dict(other) for other in processes.gather(parts)]
+    changed = sorted({name for other in every for name in parts if other.get(name) != every[0].get(name)})
+    if changed:
+        raise expected("the same evaluation in every process", got=f"another {', '.join(changed)} in some")
+
+
 @dataclass(frozen=True)
 class _Job:
-    """One evaluation: its inputs, its output folder and its progress callback."""
+    """One evaluation: its inputs, its output folder, its progress callback, and the processes that share it."""
 
     model: Model
     dataset: Dataset
@@ -99,13 +125,15 @@ class _Job:
     folder: Path | None
     device: torch.device | str | None
     on_progress: OnProgress | None
+    processes: Processes
 
     def accuracy(self, subset: Dataset) -> Accuracy:
         """Natural accuracy on all images, and accuracy under PGD on a subset of them."""
         path = None if self.folder is None else self.folder / "accuracy.csv"
         protocol = self.protocol
         attacked, _ = _subset(self.dataset, protocol.pgd_limit, protocol.seed)
-        found, sample = read_accuracy(path), self._sample(attacked, subset)
+        found = accuracy_of(self.processes.shared(lambda: rows_of(read_accuracy(path))))
+        sample = self._sample(attacked, subset)
         for done in measure_accuracy(
             found,
             self.model,
@@ -116,6 +144,7 @@ class _Job:
             batch_size=max(protocol.batch_size, 256),
             device=self.device,
             path=path,
+            processes=self.processes,
         ):
             self._tell("accuracy", done, len(sample))
         under_pgd = set(attacked.ids.tolist()) if protocol.pgd is not None else set()
@@ -129,7 +158,7 @@ class _Job:
             return {}
         path = None if self.folder is None else self.folder / APGD_FILE
         attacked, _ = _subset(self.dataset, protocol.apgd_limit, protocol.seed)
-        found = read_apgd(path)
+        found = dict(self.processes.shared(lambda: list(read_apgd(path).items())))
         for done in measure_apgd(
             found,
             self.model,
@@ -139,6 +168,7 @@ class _Job:
             batch_size=max(protocol.batch_size, 256),
             device=self.device,
             path=path,
+            processes=self.processes,
         ):
             self._tell("APGD", min(done, len(attacked)), len(attacked))
         return {i: found[i] for i in attacked.ids.tolist()}
@@ -155,28 +185,15 @@ class _Job:
     def attack(self, subset: Dataset, accuracy: Accuracy) -> list[ExampleRow]:
         """Run every attack on every batch; rows that already exist are not computed again."""
         table = None if self.folder is None else Examples(self.folder / "examples.csv")
-        rows = list(table.read().rows) if table is not None and table.path.exists() else []
+        rows = unpacked(self.processes.shared(lambda: packed(_written(table))))
         done = {(row.attack, row.id) for row in rows}
-        size = self.protocol.batch_size
         for images, attacks in self._groups(subset):
-            for start in range(0, len(images), size):
-                part = images.subset(range(start, min(start + size, len(images))))
-                sides: MapCache[CleanSide] = MapCache()
-                for name, attack in attacks.items():
-                    if all((name, i) in done for i in part.ids.tolist()):
-                        continue
-                    # Run the whole batch even if some of its rows exist: rows then equal those of an uninterrupted run.
-                    shuffled = self.shuffled if name == self.controlled else None
-                    found = _attack_batch(
-                        self.model, part, name, attack, self.protocol.seed, accuracy, self.device, sides, shuffled
-                    )
-                    fresh = [row for row in found if (name, row.id) not in done]
-                    if table is not None:
-                        table.append(fresh)
-                    rows += fresh
-                    self._tell(name, start + len(part), len(images))
-        if table is not None and table.path.exists():
-            rows = list(table.read().rows)  # a table of an older version has fewer columns than the rows made here
+            for fresh in self._rounds(images, tuple(attacks), accuracy, done):
+                if table is not None and self.processes.leads:
+                    table.append(fresh)
+                rows += fresh
+        if table is not None:  # a table of an older version has fewer columns than the rows made here
+            rows = unpacked(self.processes.shared(lambda: packed(_written(table))))
         wanted = set(subset.ids.tolist())  # an earlier call may have attacked more images
         return [row for row in rows if row.id in wanted]
 
@@ -187,6 +204,44 @@ class _Job:
             groups.setdefault(self.protocol.limits.get(name), {})[name] = attack
         seed = self.protocol.seed
         return [(_subset(subset, limit, seed)[0], attacks) for limit, attacks in groups.items()]
+
+    def _rounds(
+        self, images: Dataset, attacks: Sequence[str], accuracy: Accuracy, done: set[tuple[str, int]]
+    ) -> Iterator[list[ExampleRow]]:
+        """Deal the batches out to the processes; yield the rows that do not exist yet in the order of one process."""
+        size = self.protocol.batch_size
+        batches = [range(start, min(start + size, len(images))) for start in range(0, len(images), size)]
+        todo = [part for part in batches if any((a, images.ids[i].item()) not in done for a in attacks for i in part)]
+        for mine, dealt in self.processes.rounds(todo):
+            sides: MapCache[CleanSide] = MapCache()
+            part = None if mine is None else images.subset(mine)
+            held: list[list[ExampleRow]] = [[] for _ in dealt[1:]]
+            for name in attacks:
+                first, *others = self.processes.each(partial(self._fresh, part, name, accuracy, sides, done))
+                for place, found in zip(held, others, strict=False):
+                    place += unpacked(found)
+                yield unpacked(first)
+                self._tell(name, dealt[-1].stop, len(images))
+            yield from held  # the rows of the other batches come after all rows of the first
+
+    def _fresh(
+        self,
+        part: Dataset | None,
+        name: str,
+        accuracy: Accuracy,
+        sides: MapCache[CleanSide],
+        done: set[tuple[str, int]],
+    ) -> list[dict[str, Any]]:
+        """The rows of one attack on one batch that do not exist yet.
+
+        The whole batch is run even if some of its rows exist: the rows then equal those of an uninterrupted run.
+        """
+        if part is None or all((name, i) in done for i in part.ids.tolist()):
+            return []
+        attack, seed = self.protocol.attacks[name], self.protocol.seed
+        shuffled = self.shuffled if name == self.controlled else None
+        found = _attack_batch(self.model, part, name, attack, seed, accuracy, self.device, sides, shuffled)
+        return packed(row for row in found if (name, row.id) not in done)
 
     @property
     def controlled(self) -> str:
@@ -224,6 +279,10 @@ class _Job:
     def _tell(self, what: str, done: int, total: int) -> None:
         if self.on_progress:
             self.on_progress(what, done, total)
+
+
+def _written(table: Examples | None) -> tuple[ExampleRow, ...]:
+    return table.read().rows if table is not None and table.path.exists() else ()
 
 
 def _attack_batch(

@@ -141,21 +141,27 @@ def unfinished(jobs: Sequence[Job]) -> list[Job]:
 
 
 def run_job(job: Job, threads: int | None = None) -> Path:
-    """Train unless the weights exist, evaluate unless the summary exists; return the run directory."""
+    """Train unless the weights exist, evaluate unless the summary exists; return the run directory.
+
+    In a process group all processes call it; rank 0 decides what is left to do.
+    """
     import torch
 
     from holdfast.experiment.measure import MeasureOptions, measure
     from holdfast.experiment.run import run_training
+    from holdfast.training import joined, pick_device
 
     if threads is not None:
         torch.set_num_threads(threads)
     job.check()
-    if not job.trained:
-        started = (job.folder / CONFIG).exists()
-        again = "run the same command again"
-        run_training(job.config(), job.folder, resume=started, progress=False, resume_command=again)
-    if not job.finished:
-        measure(job.folder, MeasureOptions(**job.options))
+    config = job.config()
+    with joined(pick_device(config.train.device)) as processes:
+        trained, started = processes.shared(lambda: [job.trained, (job.folder / CONFIG).exists()])
+        if not trained:
+            again = "run the same command again"
+            run_training(config, job.folder, resume=started, progress=False, resume_command=again)
+        if not processes.shared(lambda: job.finished):
+            measure(job.folder, MeasureOptions(**job.options))
     return job.folder
 
 

@@ -1,9 +1,11 @@
 """Evaluate a trained run with the protocol of its config; results are written to the same run directory."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from holdfast.attacks import ExplanationAttack
@@ -23,7 +25,7 @@ from holdfast.runs import RunInfo, describe
 from holdfast.runs.names import CONTROL, STRONGEST, TRUE_LOGIT, UNIVERSAL, attack_of, on_map
 from holdfast.runs.verdict import decisive
 from holdfast.storage.json_files import read_json, write_json_atomic
-from holdfast.training import pick_device
+from holdfast.training import Processes, joined, pick_device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,19 +64,23 @@ def measure(
     folder, options = Path(run), options or MeasureOptions()
     config = config_from_file(folder / CONFIG)
     where = pick_device(device)
-    model, data = load(folder, network=options.network).to(where), load_data(config, "test")
-    protocol, info = protocol_of(config, options), _info(folder, config, data)
-    if options.universal:
-        attack = _universal(model, config, options.universal, where)
-        protocol = replace(protocol, attacks={**protocol.attacks, UNIVERSAL: attack})
-    kept = _quality_before(folder)
-    done = evaluate(model, data, protocol, info=info, out=folder, device=where, on_progress=on_progress)
-    fresh = quality(model, config, options, data, where, on_progress) if options.quality else kept
-    if not fresh:
-        return done
-    summary = done.summary | {"quality": fresh}
-    write_json_atomic(folder / "summary.json", summary)
-    return replace(done, summary=summary)
+    with joined(where) as processes:
+        if processes.world_size > 1:  # one process downloads missing data; the others read it from the cache
+            processes.leading(lambda: load_data(config, "test"))
+        model, data = load(folder, network=options.network).to(where), load_data(config, "test")
+        protocol, info = protocol_of(config, options), _info(folder, config, data)
+        if options.universal:  # every process finds the same one
+            attack = _universal(model, config, options.universal, where)
+            protocol = replace(protocol, attacks={**protocol.attacks, UNIVERSAL: attack})
+        kept = processes.shared(lambda: _quality_before(folder))
+        done = evaluate(model, data, protocol, info=info, out=folder, device=where, on_progress=on_progress)
+        fresh = quality(model, config, options, data, where, on_progress, processes) if options.quality else kept
+        if not fresh:
+            return done
+        summary = done.summary | {"quality": fresh}
+        if processes.leads:
+            write_json_atomic(folder / "summary.json", summary)
+        return replace(done, summary=summary)
 
 
 def protocol_of(config: RunConfig, options: MeasureOptions) -> EvaluationProtocol:
@@ -184,30 +190,39 @@ def quality(
     data: Dataset,
     device: torch.device,
     on_progress: OnProgress | None = None,
+    processes: Processes | None = None,
 ) -> dict[str, Any]:
     """Medians with intervals of the quality measures, on the same images as the attacks.
 
     The attacked maps are those of the first attack that is not random noise. It runs once more: its result depends only
-    on the example, so these are the images of the rows.
+    on the example, so these are the images of the rows. Several processes share the batches.
     """
-    limit = options.limit or config.evaluate.limit or len(data)
+    limit, who = options.limit or config.evaluate.limit or len(data), processes or Processes()
     part = data.stratified(min(limit, len(data)), config.seed)
     attacks = protocol_of(config, options).attacks
     attack = next((attack for name, attack in attacks.items() if name != CONTROL), None)
     attribution = _settings(config).explained() if attack is None else attack.attribution
     natural = None if options.natural is None else load(options.natural).to(device)
-    found: dict[str, list[torch.Tensor]] = {}
     size = config.evaluate.batch_size
-    for start in range(0, len(part), size):
-        batch = part.subset(range(start, min(start + size, len(part))))
-        x, y, keys = tensors(batch, config.seed, device)
+
+    def of_batch(rows: range | None) -> dict[str, list[float]]:
+        if rows is None:
+            return {}
+        x, y, keys = tensors(part.subset(rows), config.seed, device)
         one = map_quality(model, x, y, attribution, keys=keys, attack=attack, natural=natural, seed=config.seed)
-        for name, values in one.measured().items():
-            found.setdefault(name, []).append(values)
+        return {name: values.double().tolist() for name, values in one.measured().items()}
+
+    found: dict[str, list[float]] = {}
+    batches = [range(start, min(start + size, len(part))) for start in range(0, len(part), size)]
+    for mine, dealt in who.rounds(batches):
+        for one in who.each(partial(of_batch, mine)):
+            for name, values in one.items():
+                found.setdefault(name, []).extend(values)
         if on_progress is not None:
-            on_progress("quality", start + len(batch), len(part))
-    return {name: describe(_finite(torch.cat(values))) for name, values in found.items()}
+            on_progress("quality", dealt[-1].stop, len(part))
+    return {name: describe(_finite(values)) for name, values in found.items()}
 
 
-def _finite(values: torch.Tensor) -> Any:
-    return values[values.isfinite()].cpu().double().numpy()
+def _finite(values: list[float]) -> Any:
+    found = np.asarray(values, dtype=np.float64)
+    return found[np.isfinite(found)]

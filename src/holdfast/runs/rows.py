@@ -6,8 +6,8 @@ continued.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -75,6 +75,17 @@ class ExampleRow:
     def score(self, metric: str) -> float | None:
         """The value of one metric, or None if it is not available."""
         return self.scores.get(metric)
+
+
+def packed(rows: Iterable[ExampleRow]) -> list[dict[str, Any]]:
+    """The rows as JSON types, to send them to another process."""
+    names = [f.name for f in fields(ExampleRow)]
+    return [{n: getattr(row, n) for n in names} | {"scores": dict(row.scores)} for row in rows]
+
+
+def unpacked(rows: Iterable[Mapping[str, Any]]) -> list[ExampleRow]:
+    """The inverse of `packed`."""
+    return [ExampleRow(**row) for row in rows]
 
 
 def _checked(name: str, value: float | None, allowed: tuple[float, float]) -> float | None:

@@ -5,7 +5,7 @@ Imports `data`, `runs`, `engine` and `storage`.
 
 from holdfast.storage.lock import RunDirectoryBusyError
 from holdfast.training.checkpoint_store import RecoveryWarning, load_weights
-from holdfast.training.distributed import Processes, current, joined, pick_device
+from holdfast.training.distributed import LostProcessError, Processes, current, joined, pick_device
 from holdfast.training.guards import DivergedError
 from holdfast.training.logbook import read_log
 from holdfast.training.loop import fit
@@ -28,6 +28,7 @@ __all__ = [
     "FitResult",
     "FitSettings",
     "Interrupted",
+    "LostProcessError",
     "OneCycle",
     "Piecewise",
     "Processes",
