@@ -22,7 +22,7 @@ WITH_QUALITY = replace(OPTIONS, quality=True, diagnose=2, limit=18)
 
 def trained(folder: Path, steps: int = 6) -> Path:
     torch.set_num_threads(1)
-    small = [(key, value) for key, value in SMALL if key != "train.steps"]
+    small = [*((key, value) for key, value in SMALL if key != "train.steps"), ("evaluate.apgd.steps", "3")]
     run_training(make_config("digits/madry", overrides=[*small, ("train.steps", str(steps))]), folder, progress=False)
     return folder
 

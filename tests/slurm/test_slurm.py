@@ -30,7 +30,8 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 
-SMALL = (("evaluate.ifia.steps", "2"), ("evaluate.ensemble.steps", "1"), ("evaluate.pgd.steps", "2"))
+STEPS = {"ifia": 2, "ensemble": 1, "pgd": 2, "apgd": 2}
+SMALL = tuple((f"evaluate.{attack}.steps", str(steps)) for attack, steps in STEPS.items())
 FEW = {"limit": 6, "pgd_limit": 8}
 PATIENCE = 400.0
 
