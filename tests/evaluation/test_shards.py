@@ -39,7 +39,7 @@ def again(run: Path, tmp_path: Path) -> Path:
 def together(function: Any, folder: Path) -> list[int | None]:
     processes = two_processes(function, folder)
     for process in processes:
-        process.join(200)
+        process.join(900)
     codes = [process.exitcode for process in processes]
     for process in processes:
         process.kill()
@@ -49,7 +49,7 @@ def together(function: Any, folder: Path) -> list[int | None]:
 def torchrun(*words: str, processes: int = 2) -> "subprocess.CompletedProcess[str]":
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(["", *sys.path])}
-    options: Any = {"env": environment, "capture_output": True, "text": True, "timeout": 280}
+    options: Any = {"env": environment, "capture_output": True, "text": True, "timeout": 900}
     return subprocess.run([*start, "-m", "holdfast", *words], check=False, **options)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -235,6 +236,18 @@ def test_threads_and_memory_reach_the_job(cluster: Cluster, on, tmp_path: Path) 
     sent = job(tmp_path / "run", "natural", steps=1, measured=False)
     run_slurm([sent], cores=2, logs=tmp_path / "submitit")
     assert read_json(sent.folder / "provenance.json")["threads"] == 2
+
+
+def test_a_run_with_two_gpus_has_two_processes(cluster: Cluster, on, tmp_path: Path) -> None:
+    on(cluster)
+    sent = job(tmp_path / "run", steps=4, changes=[("evaluate.batch_size", "2")])
+    run_slurm([sent], cores=1, logs=tmp_path / "submitit", settings=SlurmSettings(gpus=2))
+    logs = [path.read_text() for path in (tmp_path / "submitit").glob("*_log.out")]
+    assert sorted(re.search(r"global_rank=(\d)\(2\)", log)[1] for log in logs) == ["0", "1"]  # type: ignore[index]
+    alone = replace(sent, folder=tmp_path / "alone")
+    shutil.copytree(sent.folder, alone.folder, ignore=shutil.ignore_patterns("*.csv", "measured.json", "summary.json"))
+    run_local([alone], workers=1)
+    assert same_result(sent.folder, alone.folder)  # the rows of two processes equal those of one
 
 
 def test_what_slurm_refuses_is_said(cluster: Cluster, on, tmp_path: Path) -> None:

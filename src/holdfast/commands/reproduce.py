@@ -59,7 +59,7 @@ def reproduce(
         pgd_limit: Number of test images for the accuracy under PGD and APGD; by default as in the preset.
         launcher: Run on this machine (local) or on a Slurm cluster (submitit). Jobs that a cluster ends early are sent
             again and resume; the logs are in OUT/submitit.
-        workers: Number of parallel runs on this machine, or number of cores and threads per run on a cluster.
+        workers: Number of parallel runs on this machine, or number of cores and threads per process on a cluster.
         slurm: What every job asks Slurm for.
         show: List the tables and exit.
     """

@@ -6,6 +6,7 @@ again. A job that raises an error is not. Whether a run is finished is read from
 
 import contextlib
 import io
+import os
 import signal
 import sys
 import time
@@ -41,11 +42,16 @@ class SlurmSettings:
     account: str | None = None
     """Account to charge; by default that of the user."""
     gpus: int = 0
-    """Number of GPUs per run."""
+    """Number of GPUs per run. With several, a run has one process per GPU, each with --workers cores."""
     hours: float = 24.0
     """Time limit per job. A run that takes longer is sent again and resumes."""
     memory: float | None = None
     """Memory per run in GB; by default as the cluster decides."""
+
+    @property
+    def processes(self) -> int:
+        """Number of processes per run."""
+        return max(1, self.gpus)
 
     def parameters(self, cores: int) -> dict[str, Any]:
         """The parameters of `submitit.SlurmExecutor`."""
@@ -61,6 +67,7 @@ class SlurmSettings:
             "time": minutes,
             "cpus_per_task": cores,
             "gpus_per_node": self.gpus or None,
+            "ntasks_per_node": self.processes,
             "mem": None if self.memory is None else f"{round(1024 * self.memory)}M",
             "signal_delay_s": min(SAVE_SECONDS, 15 * minutes),
             # A login node has other cores than a job; srun no longer takes the number of cores from sbatch.
@@ -83,6 +90,20 @@ class _Sent:
     @property
     def id(self) -> str:
         return str(self.handle.job_id)
+
+    @property
+    def error(self) -> str:
+        """The last line of the traceback of a process that raised an error; empty if none has."""
+        for task in map(self.handle.task, range(self.handle.num_tasks)):
+            if task.paths.result_pickle.exists() and (error := task.exception()):
+                trace = str(error).split("-" * 22)[1:2] or [str(error)]  # submitit's message has it between two lines
+                return trace[0].strip().splitlines()[-1]
+        return ""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has a result, which is not the case if it was told to stop."""
+        return bool(self.handle.task(0).paths.result_pickle.exists())
 
 
 def run_slurm(
@@ -111,14 +132,21 @@ def run_slurm(
 
 
 def run_on_node(job: Job, threads: int) -> str:
-    """What a node executes. If it is told to stop it leaves no result, so that Slurm's state says why it ended."""
-    from holdfast.training import Interrupted
+    """What a node executes, once per process of the run.
 
+    If it is told to stop, or another process is lost, it leaves no result, so that Slurm's state says why it ended.
+    """
+    from submitit.helpers import TorchDistributedEnvironment
+
+    from holdfast.training import Interrupted, LostProcessError
+
+    if int(os.environ.get("SLURM_NTASKS", "1")) > 1:
+        TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
     for number in (signal.SIGTERM, signal.SIGUSR2):  # training saves first; the rows of an evaluation are on disk
         signal.signal(number, lambda *_: sys.exit(130))
     try:
         return str(run_job(job, threads))
-    except Interrupted as stop:
+    except (Interrupted, LostProcessError) as stop:
         print(f"holdfast: {stop}", file=sys.stderr)
         sys.exit(130)
 
@@ -173,7 +201,8 @@ class _Cluster:
         for job in todo:
             state = states.get(sent.get(str(job.folder.resolve()), ""))
             if state is not None and not state.over:
-                handle = submitit.SlurmJob(folder=self.logs, job_id=sent[str(job.folder.resolve())])
+                tasks = range(self.settings.processes)
+                handle = submitit.SlurmJob(folder=self.logs, job_id=sent[str(job.folder.resolve())], tasks=tasks)
                 found.append(_Sent(job, handle, work_done(job)))
                 self.tell(f"{job.label}: still in Slurm as job {handle.job_id}")
         return found
@@ -219,11 +248,12 @@ class _Cluster:
         """Take finished and failed jobs out of the list; send those that ended early again."""
         early = []
         for sent in list(self.waiting):
-            if sent.handle.paths.result_pickle.exists():
+            if error := sent.error:
                 self.waiting.remove(sent)
-                if error := sent.handle.exception():
-                    self._fail(sent, _reason(str(error)))
-                elif not sent.job.finished:
+                self._fail(sent, error)
+            elif sent.ended:
+                self.waiting.remove(sent)
+                if not sent.job.finished:
                     self._fail(sent, "it ended without a result")
             elif sent.looks_over >= 2:  # a result may reach this machine later than the news that the job is over
                 self.waiting.remove(sent)
@@ -238,12 +268,6 @@ class _Cluster:
     def _fail(self, sent: _Sent, why: str) -> None:
         self.failed.append(f"{sent.job.label} (job {sent.id}): {why.rstrip('.')}, see {sent.handle.paths.stderr}")
         self.tell(f"failed: {self.failed[-1]}")
-
-
-def _reason(text: str) -> str:
-    """The last line of the traceback inside submitit's message."""
-    trace = text.split("-" * 22)[1:2] or [text]
-    return trace[0].strip().splitlines()[-1]
 
 
 def _stopped_waiting(waiting: Sequence[_Sent]) -> Exception:
