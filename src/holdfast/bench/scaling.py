@@ -196,7 +196,7 @@ class _CountFlops(TorchDispatchMode):
     """Counts FLOPs like PyTorch's `FlopCounterMode`, whose hooks on modules do not allow `autograd.grad`."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.flops = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
