@@ -42,8 +42,13 @@ class TwoHosts:
 
     def __exit__(self, *_: object) -> None:
         for process in self._started:
-            process.kill()
-            process.communicate()
+            process.terminate()  # torchrun ends its workers, which are in sessions of their own
+        for process in self._started:
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
         for name in self.names:
             _ip("netns", "del", name)
 

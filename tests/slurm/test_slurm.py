@@ -20,7 +20,8 @@ from holdfast.cli import main
 from holdfast.experiment import tables
 from holdfast.experiment.jobs import Job, progress_of, work_done
 from holdfast.experiment.local import run_local
-from holdfast.experiment.slurm import MOST_IN_VAIN, SlurmSettings, run_slurm
+from holdfast.experiment.slurm import MOST_IN_VAIN, run_slurm
+from holdfast.experiment.slurm_job import SlurmSettings
 from holdfast.runs import read_json
 from holdfast.training import Interrupted
 

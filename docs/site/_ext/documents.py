@@ -15,6 +15,7 @@ SHORT = {
     "paper-notes": "Paper, released code, ours",
     "recipes": "How the recipes were found",
     "performance": "Speed",
+    "scaling": "Several machines",
     "reliability": "Reliability",
     "security": "Security",
     "contributing": "Contributing",

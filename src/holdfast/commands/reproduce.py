@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import arg
 
-from holdfast.experiment.slurm import SlurmSettings
+from holdfast.experiment.slurm_job import SlurmSettings
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,104 +6,25 @@ again. A job that raises an error is not. Whether a run is finished is read from
 
 import contextlib
 import io
-import os
-import signal
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from holdfast.errors import HoldfastError, expected
-from holdfast.experiment.jobs import Job, run_job, unfinished, work_done
-from holdfast.experiment.slurm_queue import NAME, JobState, check_slurm, has_accounting, job_states, why_ended
+from holdfast.experiment.jobs import Job, unfinished, work_done
+from holdfast.experiment.slurm_job import SentJob, SlurmSettings, run_on_node
+from holdfast.experiment.slurm_queue import JobState, check_slurm, has_accounting, job_states, why_ended
 from holdfast.storage.json_files import read_json, write_json_atomic
 
 MOST_IN_VAIN = 3
 """Times a job may end early without having got any further; one more and it counts as failed."""
-
-SAVE_SECONDS = 120
-"""Seconds before its time limit at which a job is told to save and stop; less if the limit is short."""
 
 LONGEST_PAUSE = 30.0
 """Most seconds between two questions to Slurm. In the first minutes they are closer together."""
 
 SENT = "sent.json"
 """File that remembers the Slurm job of each run directory, for a command that is started again."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlurmSettings:
-    """What every job asks Slurm for; only with --launcher submitit."""
-
-    partition: str | None = None
-    """Partition (queue); by default that of the cluster."""
-    account: str | None = None
-    """Account to charge; by default that of the user."""
-    gpus: int = 0
-    """Number of GPUs per run. With several, a run has one process per GPU, each with --workers cores."""
-    hours: float = 24.0
-    """Time limit per job. A run that takes longer is sent again and resumes."""
-    memory: float | None = None
-    """Memory per run in GB; by default as the cluster decides."""
-
-    @property
-    def processes(self) -> int:
-        """Number of processes per run."""
-        return max(1, self.gpus)
-
-    def parameters(self, cores: int) -> dict[str, Any]:
-        """The parameters of `submitit.SlurmExecutor`."""
-        if not self.hours > 0:
-            raise expected("--slurm.hours > 0", got=self.hours)
-        if self.gpus < 0:
-            raise expected("--slurm.gpus >= 0", got=self.gpus)
-        minutes = max(1, round(60 * self.hours))
-        wanted = {
-            "job_name": NAME,
-            "partition": self.partition,
-            "account": self.account,
-            "time": minutes,
-            "cpus_per_task": cores,
-            "gpus_per_node": self.gpus or None,
-            "ntasks_per_node": self.processes,
-            "mem": None if self.memory is None else f"{round(1024 * self.memory)}M",
-            "signal_delay_s": min(SAVE_SECONDS, 15 * minutes),
-            # A login node has other cores than a job; srun no longer takes the number of cores from sbatch.
-            "setup": [f"export OMP_NUM_THREADS={cores} SRUN_CPUS_PER_TASK={cores}", "unset MKL_NUM_THREADS"],
-        }
-        return {name: value for name, value in wanted.items() if value is not None}
-
-
-@dataclass
-class _Sent:
-    """A job in Slurm: its id there, what was done before it was sent, and how often it ended early in vain."""
-
-    job: Job
-    handle: Any
-    before: tuple[int, ...]
-    in_vain: int = 0
-    state: JobState = field(default_factory=lambda: JobState("PENDING", reason="None"))
-    looks_over: int = 0
-
-    @property
-    def id(self) -> str:
-        return str(self.handle.job_id)
-
-    @property
-    def error(self) -> str:
-        """The last line of the traceback of a process that raised an error; empty if none has."""
-        for task in map(self.handle.task, range(self.handle.num_tasks)):
-            if task.paths.result_pickle.exists() and (error := task.exception()):
-                trace = str(error).split("-" * 22)[1:2] or [str(error)]  # submitit's message has it between two lines
-                return trace[0].strip().splitlines()[-1]
-        return ""
-
-    @property
-    def ended(self) -> bool:
-        """Whether the run has a result, which is not the case if it was told to stop."""
-        return bool(self.handle.task(0).paths.result_pickle.exists())
 
 
 def run_slurm(
@@ -131,33 +52,13 @@ def run_slurm(
     return [job.folder for job in jobs]
 
 
-def run_on_node(job: Job, threads: int) -> str:
-    """What a node executes, once per process of the run.
-
-    If it is told to stop, or another process is lost, it leaves no result, so that Slurm's state says why it ended.
-    """
-    from submitit.helpers import TorchDistributedEnvironment
-
-    from holdfast.training import Interrupted, LostProcessError
-
-    if int(os.environ.get("SLURM_NTASKS", "1")) > 1:
-        TorchDistributedEnvironment().export(set_cuda_visible_devices=False, overwrite=True)
-    for number in (signal.SIGTERM, signal.SIGUSR2):  # training saves first; the rows of an evaluation are on disk
-        signal.signal(number, lambda *_: sys.exit(130))
-    try:
-        return str(run_job(job, threads))
-    except (Interrupted, LostProcessError) as stop:
-        print(f"holdfast: {stop}", file=sys.stderr)
-        sys.exit(130)
-
-
 @dataclass(kw_only=True)
 class _Cluster:
     cores: int
     logs: Path
     settings: SlurmSettings
     tell: Callable[[str], None]
-    waiting: list[_Sent] = field(default_factory=list)
+    waiting: list[SentJob] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -178,7 +79,7 @@ class _Cluster:
     def run(self, todo: Sequence[Job], watch: Callable[[], None]) -> None:
         self.waiting = self._still_there(todo)
         known = {sent.job.folder for sent in self.waiting}
-        fresh = [_Sent(job, None, work_done(job)) for job in todo if job.folder not in known]
+        fresh = [SentJob(job, None, work_done(job)) for job in todo if job.folder not in known]
         self._send(fresh)
         started = asked = time.monotonic()
         while self.waiting:
@@ -192,7 +93,7 @@ class _Cluster:
         if self.failed:
             raise HoldfastError(f"expected every run to finish, got {'; '.join(self.failed)}.")
 
-    def _still_there(self, todo: Sequence[Job]) -> list[_Sent]:
+    def _still_there(self, todo: Sequence[Job]) -> list[SentJob]:
         """Jobs that an earlier call sent and that Slurm still has."""
         import submitit
 
@@ -203,7 +104,7 @@ class _Cluster:
             if state is not None and not state.over:
                 tasks = range(self.settings.processes)
                 handle = submitit.SlurmJob(folder=self.logs, job_id=sent[str(job.folder.resolve())], tasks=tasks)
-                found.append(_Sent(job, handle, work_done(job)))
+                found.append(SentJob(job, handle, work_done(job)))
                 self.tell(f"{job.label}: still in Slurm as job {handle.job_id}")
         return found
 
@@ -211,7 +112,7 @@ class _Cluster:
         file = self.logs / SENT
         return dict(read_json(file)) if file.exists() else {}
 
-    def _send(self, some: list[_Sent]) -> None:
+    def _send(self, some: list[SentJob]) -> None:
         import submitit
 
         if not some:
@@ -251,7 +152,7 @@ class _Cluster:
             if error := sent.error:
                 self.waiting.remove(sent)
                 self._fail(sent, error)
-            elif sent.ended:
+            elif sent.ended or (sent.looks_over and sent.job.finished):
                 self.waiting.remove(sent)
                 if not sent.job.finished:
                     self._fail(sent, "it ended without a result")
@@ -265,12 +166,12 @@ class _Cluster:
                     early.append(sent)
         self._send(early)
 
-    def _fail(self, sent: _Sent, why: str) -> None:
+    def _fail(self, sent: SentJob, why: str) -> None:
         self.failed.append(f"{sent.job.label} (job {sent.id}): {why.rstrip('.')}, see {sent.handle.paths.stderr}")
         self.tell(f"failed: {self.failed[-1]}")
 
 
-def _stopped_waiting(waiting: Sequence[_Sent]) -> Exception:
+def _stopped_waiting(waiting: Sequence[SentJob]) -> Exception:
     from holdfast.training import Interrupted
 
     ids = " ".join(sorted({sent.id.split("_")[0] for sent in waiting}))
