@@ -1,10 +1,13 @@
 """The cost of the tables: counted passes against those worked out by hand, and the arithmetic of waves and machines."""
 
 import pytest
+from tests.config.test_equal_passes import EQUAL
 
+import holdfast as hf
 from holdfast.bench.scaling import (
     RunCost,
     TableCost,
+    _small,
     evaluation_passes,
     flops_per_pass,
     longest_load,
@@ -13,6 +16,7 @@ from holdfast.bench.scaling import (
     table_cost,
 )
 from holdfast.config import complete, make_config
+from holdfast.engine.passes import count_passes
 from holdfast.experiment.tables import TABLES
 
 
@@ -48,9 +52,22 @@ def test_evaluation_passes_by_hand() -> None:
     assert (evaluation_passes(more) - found["10"]) / 10 == pytest.approx(2 * 100 + 2, abs=2)  # PGD with 100 steps
 
 
+def test_the_strongest_attack_takes_the_passes_of_its_budget() -> None:
+    few = {"evaluate__limit": "10", "evaluate__strongest__limit": "4", "evaluate__strongest__passes": "600"}
+    without = {"evaluate__attacks": '["random"]'}
+    two = {"evaluate__attacks": '["strongest", "strongest-true-logit", "random"]'}
+    preset = "mnist/natural:paper"
+    assert evaluation_passes(config(preset, **few, **two)) - evaluation_passes(config(preset, **few, **without)) == 4800
+    model, x, y, keys = _small(config(preset), 2)
+    y = model.eval()(x).argmax(1)
+    with count_passes() as counter:
+        hf.recipes.strongest(eps=1e-6, k=85, passes=600).run(model, x, y, keys=keys)
+    assert 0.8 * 600 < counter.passes / 2 < 1.05 * 600
+
+
 def test_counted_passes_equal_those_of_a_preset_with_a_known_number() -> None:
     run = run_cost("gtsrb/erar:cpu", measured=False)
-    assert run.train_passes == pytest.approx(910_000, rel=0.02)  # tests/config/test_equal_passes.py
+    assert run.train_passes == pytest.approx(EQUAL["gtsrb"][0], rel=0.02)
     assert run.evaluation_passes == 0
 
 

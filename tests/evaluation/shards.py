@@ -17,7 +17,7 @@ from holdfast.experiment.measure import measure
 from holdfast.experiment.run import run_training
 from holdfast.training import Processes, joined, pick_device
 
-WITH_QUALITY = replace(OPTIONS, quality=True, diagnose=2, limit=18)
+WITH_QUALITY = replace(OPTIONS, quality=True, diagnose=2, limit=18, strongest=True, strongest_limit=6, passes=30)
 
 
 def trained(folder: Path, steps: int = 6) -> Path:

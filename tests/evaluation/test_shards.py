@@ -69,7 +69,7 @@ def test_two_processes_write_the_same(run: Path, again: Path) -> None:
     same(run, again)
     # 18 images in batches of 4: 5 batches, 3 rounds, in the last one process 1 has nothing to do
     assert (again.parent / "two.rows-0").read_text() == (again.parent / "two.rows-1").read_text()
-    assert len(read_json(again / "summary.json")["quality"]) == 4
+    assert {"insertion", "deletion"} <= read_json(again / "summary.json")["quality"].keys()
 
 
 def test_a_lost_process_is_said_and_the_rest_is_done_later(run: Path, again: Path) -> None:
@@ -126,20 +126,23 @@ def test_alone_nothing_is_converted() -> None:
     assert list(alone.rounds([1, 2])) == [(1, [1]), (2, [2])]
 
 
-def test_torchrun_audit_and_evaluate(run: Path, again: Path, tmp_path: Path) -> None:
+def test_torchrun_audit(run: Path, tmp_path: Path) -> None:
     digits = hf.data.load("digits", "test").subset(range(40))
     images = tmp_path / "digits.npz"
     np.savez(images, x_test=digits.x.numpy(), y_test=digits.y.numpy())
-    words = ["audit", "--model", str(run), "--data", str(images), "--labels", "predicted", "--limit", "36"]
-    words += ["--steps", "2", "--ig-steps", "3", "--eps", "0.1"]  # 36 images in batches of 16
-    two = torchrun(*words, "--out", str(tmp_path / "audit-two"))
+    words = ["audit", "--model", str(run), "--data", str(images), "--labels", "predicted", "--limit", "20"]
+    words += ["--passes", "60", "--ig-steps", "3", "--search-ig-steps", "3", "--eps", "0.1"]  # 20 images: two batches
+    two = torchrun(*words, "--out", str(tmp_path / "two" / "audit"))
     assert two.returncode == 0, two.stderr[-2000:]
-    one = torchrun(*words, "--out", str(tmp_path / "audit-one"), processes=1)
+    one = torchrun(*words, "--out", str(tmp_path / "one" / "audit"), processes=1)
     assert one.returncode == 0, one.stderr[-2000:]
-    same(tmp_path / "audit-one", tmp_path / "audit-two")
-    assert two.stdout.count("medians under a perturbation") == 1
-    assert (tmp_path / "audit-two" / "report.html").exists()
-    options = ["--limit", "12", "--pgd-limit", "16", "--no-ensemble", "--quiet"]
+    same(tmp_path / "one" / "audit", tmp_path / "two" / "audit")
+    assert two.stdout.count("report: ") == 1
+    assert (tmp_path / "two" / "audit" / "report.html").exists()
+
+
+def test_torchrun_evaluate(run: Path, again: Path, tmp_path: Path) -> None:
+    options = ["--limit", "12", "--pgd-limit", "16", "--no-strongest", "--quiet"]
     done = torchrun("evaluate", str(again), *options)
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("Results on digits") == 1

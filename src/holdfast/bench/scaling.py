@@ -24,12 +24,12 @@ from holdfast.config import RunConfig, complete, make_config, preset_names
 from holdfast.data.registry import find_spec
 from holdfast.engine.passes import count_passes
 from holdfast.experiment.jobs import dependency_waves
-from holdfast.experiment.measure import MeasureOptions, protocol_of
+from holdfast.experiment.measure import MeasureOptions, attack_names, protocol_of
 from holdfast.experiment.networks import build_model
 from holdfast.experiment.tables import TABLES
 from holdfast.recipes import METHODS
 from holdfast.rng import make_keys
-from holdfast.runs.names import STRONGEST
+from holdfast.runs.names import ENSEMBLE, STRONGEST, TRUE_LOGIT
 
 SMALL_SIDE = 16
 SMALL_NETWORKS = {"wrn-28-10": "wrn-10-1"}
@@ -140,11 +140,14 @@ def passes_and_ratio(config: RunConfig, batch: int = 10) -> tuple[float, float]:
 def evaluation_passes(config: RunConfig) -> float:
     """Example-passes of the evaluation of one run: attacks on maps, PGD, APGD and natural accuracy.
 
-    Passes grow linearly with the steps of an attack, so they are counted for two and for four steps.
+    Passes grow linearly with the steps of an attack, so they are counted for two and for four steps. The strongest
+    attack has a budget of passes instead of steps.
     """
-    tests = find_spec(config.data.name).counts["test"]
+    tests, strongest = find_spec(config.data.name).counts["test"], config.evaluate.strongest
     few, more = _passes_of_attacks_with_few_steps(config)
-    total = float(tests)
+    budgets = [name for name in attack_names(config, MeasureOptions()) if name in (STRONGEST, TRUE_LOGIT)]
+    attacked = min(config.evaluate.limit or tests, strongest.limit or tests, tests)
+    total = float(tests + len(budgets) * attacked * strongest.passes)
     for name in few:
         steps, limit = _steps_and_limit(config, name)
         total += min(limit or tests, tests) * (few[name] + (more[name] - few[name]) / 2 * (steps - 2))
@@ -173,7 +176,8 @@ def _passes_of_attacks(config: RunConfig, steps: int) -> dict[str, float]:
         return counter.passes / len(x)
 
     protocol = protocol_of(_with_steps(config, steps), MeasureOptions())
-    found = {name: count(attack.run) for name, attack in protocol.attacks.items()}
+    stepped = {name: attack for name, attack in protocol.attacks.items() if name not in (STRONGEST, TRUE_LOGIT)}
+    found = {name: count(attack.run) for name, attack in stepped.items()}
     if protocol.pgd is not None:
         found["pgd"] = count(protocol.pgd.run)
     if protocol.apgd:
@@ -187,7 +191,7 @@ def _steps_and_limit(config: RunConfig, name: str) -> tuple[int, int | None]:
     for part in (wanted.pgd, wanted.apgd):
         if part is not None and name == ("pgd" if part is wanted.pgd else "apgd"):
             return part.steps, part.limit
-    strong = wanted.ensemble if name == STRONGEST else None
+    strong = wanted.ensemble if name == ENSEMBLE else None
     assert wanted.ifia is not None
     return (strong or wanted.ifia).steps, wanted.limit
 

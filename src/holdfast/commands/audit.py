@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.data import Dataset
-    from holdfast.evaluation.audit import Audit, AuditSettings
+    from holdfast.evaluation.audit import AuditSettings
+    from holdfast.evaluation.audit_result import Audit
     from holdfast.evaluation.protocol import OnProgress
     from holdfast.experiment.networks import OpenedModel
     from holdfast.models import Classifier
