@@ -60,8 +60,8 @@ def test_vote_needs_two_runs_with_the_same_pictures(tmp_path: Path) -> None:
 def test_figures_are_written_as_png_and_pdf(demo: list[Path], tmp_path: Path) -> None:
     views = view_runs([read_run(folder) for folder in demo[:2]])
     names = [name for name, _ in draw_figures(views)]
-    assert names[:2] == ["boxes-mnist", "losses-mnist"]
-    assert names[2] == f"panels-mnist-{pictures(views)[0].id}"
+    assert names[:3] == ["boxes-mnist", "trade-off-mnist", "losses-mnist"]
+    assert names[3] == f"panels-mnist-{pictures(views)[0].id}"
     one = view_runs([read_run(write_run(tmp_path / "x", method="a $x_1$ <b>", dataset="../../d", n=20))])
     paths = write_figures(one, tmp_path / "figures")
     assert [path.name for path in paths] == [

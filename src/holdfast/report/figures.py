@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.report.certificates import OverlapCurves, overlap_curves
 from holdfast.report.charts import Box, BoxPlot, Curves, box_plots, method_colors, training_curves
 from holdfast.report.pictures import Picture, pictures
+from holdfast.report.trade_off import TradeOff, trade_offs
 from holdfast.report.view import RunView, datasets
 from holdfast.storage.files import write_file
 
@@ -37,11 +38,13 @@ _BOX_STYLE: dict[str, Any] = {
 
 
 def draw_figures(views: Sequence[RunView]) -> Iterator[tuple[str, "Figure"]]:
-    """Yield (name, figure): box plots and training curves of each dataset, and panels of the first examples."""
+    """Yield (name, figure): box plots, trade-off and training curves of each dataset, and panels of examples."""
     colors = method_colors(views)
     for dataset, group in datasets(views).items():
         if plots := box_plots(group, colors):
             yield f"boxes-{dataset}", box_figure(plots)
+        if points := trade_offs(group, colors):
+            yield f"trade-off-{dataset}", trade_off_figure(points)
         if charts := training_curves(group, colors):
             yield f"losses-{dataset}", loss_figure(charts)
         if curves := overlap_curves(group):
@@ -56,17 +59,26 @@ def save_figure(figure: "Figure", folder: Path, name: str) -> list[Path]:
     paths = []
     for kind, extra in options.items():
         buffer = io.BytesIO()
-        with _quiet():
+        with quiet():
             figure.savefig(buffer, format=kind, bbox_inches="tight", **extra)
         paths.append(folder / f"{safe_name(name)}.{kind}")
         write_file(paths[-1], buffer.getvalue())
     return paths
 
 
+def save_png(figure: "Figure", path: Path) -> Path:
+    """Write a figure as one PNG file; return its path."""
+    buffer = io.BytesIO()
+    with quiet():
+        figure.savefig(buffer, format="png", bbox_inches="tight", dpi=150)
+    write_file(path, buffer.getvalue())
+    return path
+
+
 def box_figure(plots: Sequence[BoxPlot]) -> "Figure":
     """The variance figure of the paper: one box per method, top-k and Kendall side by side."""
     boxes = [[box for box in plot.boxes if not box.control] for plot in plots]
-    with _quiet():
+    with quiet():
         figure = new_figure(width=3.4 * len(plots), height=0.8 + 0.42 * max(len(row) for row in boxes))
         axes = figure.subplots(1, len(plots), squeeze=False)[0]
         for axis, plot, row in zip(axes, plots, boxes, strict=True):
@@ -78,11 +90,28 @@ def box_figure(plots: Sequence[BoxPlot]) -> "Figure":
     return figure
 
 
+def trade_off_figure(plots: Sequence[TradeOff]) -> "Figure":
+    """Accuracy against stability: one point per run with 95 % intervals, one axis per metric."""
+    with quiet():
+        figure = new_figure(width=3.6 * len(plots), height=2.9)
+        for axis, plot in zip(figure.subplots(1, len(plots), squeeze=False)[0], plots, strict=True):
+            for point in plot.points:
+                for at, ends in ((0, point.accuracy_ci95), (1, point.kept_ci95)):
+                    if ends:
+                        line = (ends, (point.kept,) * 2) if at == 0 else ((point.accuracy,) * 2, ends)
+                        axis.plot(*line, color=PALETTE[point.color], alpha=0.35, lw=1.2)
+                axis.plot(point.accuracy, point.kept, "o", color=PALETTE[point.color], ms=6, label=point.label)
+            axis.set(xlabel="accuracy", ylabel=f"{plot.title}, mean", xlim=plot.x, ylim=plot.y)
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+    return figure
+
+
 def loss_figure(charts: Sequence[Curves]) -> "Figure":
     """Each term of the loss during training, one line per run."""
     columns = min(3, len(charts))
     rows = -(-len(charts) // columns)
-    with _quiet():
+    with quiet():
         figure = new_figure(width=2.6 * columns, height=2.0 * rows)
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
         for axis, chart in zip(axes, charts, strict=False):
@@ -101,7 +130,7 @@ def loss_figure(charts: Sequence[Curves]) -> "Figure":
 
 def certificate_figure(runs: Sequence[OverlapCurves]) -> "Figure":
     """Certified and attacked share of the top pixels of the smoothed map over the radius, one axis per run."""
-    with _quiet():
+    with quiet():
         figure = new_figure(width=3.2 * len(runs), height=2.6)
         axes = figure.subplots(1, len(runs), squeeze=False, sharey=True)[0]
         for axis, curves in zip(axes, runs, strict=True):
@@ -118,7 +147,7 @@ def certificate_figure(runs: Sequence[OverlapCurves]) -> "Figure":
 def panel_figure(picture: Picture, views: Sequence[RunView]) -> "Figure":
     """The first figure of the paper: one row per method, with one colour scale for the maps of all methods."""
     titles = ("Image", "Perturbed", "Map", "Map, perturbed")
-    with _quiet():
+    with quiet():
         figure = new_figure(width=6.0, height=1.55 * len(picture.shots) + 0.3)
         grid = figure.subplots(len(picture.shots), 4, squeeze=False)
         for row, shot in zip(grid, picture.shots, strict=True):
@@ -160,7 +189,7 @@ def new_figure(*, width: float, height: float) -> "Figure":
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Use our style and ignore warnings about missing glyphs, since user text can be in any script."""
     import matplotlib as mpl
 

@@ -7,22 +7,26 @@ from holdfast.report.before_after import BeforeAfter
 from holdfast.report.certificates import page_certificates
 from holdfast.report.charts import box_plots, method_colors, training_curves
 from holdfast.report.compare import compare
-from holdfast.report.lead import page_lead
+from holdfast.report.lead import command_lines, page_lead
 from holdfast.report.page import render_page
 from holdfast.report.payload import payload, to_script_json
 from holdfast.report.pictures import pictures
 from holdfast.report.quality_tables import controls_table, quality_table
 from holdfast.report.sections import findings, page_boxes, page_curves, page_provenance, page_table
 from holdfast.report.tables import conventions_table, exclusions_table, ordered, results_table
+from holdfast.report.trade_off import page_trade_off, trade_offs
 from holdfast.report.view import RunView, datasets
+from holdfast.runs.next_steps import Step
 from holdfast.runs.provenance import now, package_version
 
 STYLES = ("base.css", "report.css", "audit.css", "print.css")
 SCRIPTS = ("data.js", "heat.js", "pictures.js", "rows.js", "start.js")
 
 
-def report_html(views: Sequence[RunView], *, title: str = "", before_after: BeforeAfter | None = None) -> str:
-    """The complete page for any number of runs on any number of datasets."""
+def report_html(
+    views: Sequence[RunView], *, title: str = "", before_after: BeforeAfter | None = None, steps: Sequence[Step] = ()
+) -> str:
+    """The complete page for any number of runs on any number of datasets; `steps` say what to do next."""
     colors = method_colors(views)
     found = pictures(views)
     data = payload(views, colors, found)
@@ -35,6 +39,7 @@ def report_html(views: Sequence[RunView], *, title: str = "", before_after: Befo
         title=title or (lead["title"] if lead else _title(views)),
         lead=lead,
         before_after=before_after,
+        steps=[{"text": step.text, "command": command_lines(step.command)} for step in steps],
         data=to_script_json(data),
         groups=[_group(group, colors, with_findings=lead is None) for group in datasets(views).values()],
         colors=colors,
@@ -63,6 +68,7 @@ def _group(views: Sequence[RunView], colors: dict[str, int], *, with_findings: b
         "dataset": views[0].group,
         "findings": findings(views, comparisons) if with_findings else [],
         "results": page_table(results_table(views, comparisons)),
+        "trade_offs": [page_trade_off(plot) for plot in trade_offs(views, colors)],
         "boxes": [page_boxes(plot) for plot in box_plots(views, colors)],
         "curves": [page_curves(chart) for chart in training_curves(views, colors)],
         "conventions": page_table(conventions_table(views)),

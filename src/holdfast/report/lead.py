@@ -28,7 +28,7 @@ def page_lead(view: RunView, audit: AuditView, found: Sequence[Picture]) -> dict
         "maps": page_table(maps_table(view, view.maps)) if view.maps is not None and view.maps.found else None,
         "figures": _figures(view, audit),
         "worst": [_worst(view, picture) for picture in attacked(found)[:WORST]],
-        "steps": [{"text": step.text, "command": _options(step.command)} for step in audit.steps],
+        "steps": [{"text": step.text, "command": command_lines(step.command)} for step in audit.steps],
         "notes": [*view.notes, *audit.notes],
         "protocol": audit.protocol,
     }
@@ -45,10 +45,10 @@ def attacked(found: Sequence[Picture]) -> list[Picture]:
     return sorted(moved, key=lambda picture: [_score(picture, metric) for metric in ("top_k", "kendall")])
 
 
-def _options(command: str) -> list[str]:
+def command_lines(command: str) -> list[str]:
     """A command in parts that belong on one line: each option with its values.
 
-    >>> _options("holdfast audit --model nets:build --limit 64")
+    >>> command_lines("holdfast audit --model nets:build --limit 64")
     ['holdfast audit', '--model nets:build', '--limit 64']
     """
     return [part.strip() for part in re.split(r" (?=--)", command) if part]

@@ -14,7 +14,7 @@ from holdfast.runs.controls import AGREEMENT, CONTROL_MAPS
 from holdfast.runs.names import DECISIVE, HEADLINES, is_control
 from holdfast.storage.json_files import plain
 
-_METHODS = ("natural", "madry", "ig-norm", "rar", "ig-sum-norm", "art", "igr", "erar")
+_METHODS = ("natural", "madry", "trades", "ig-norm", "rar", "ig-sum-norm", "art", "igr", "erar")
 _UNKNOWN = "not recorded"
 
 

@@ -13,6 +13,7 @@ from holdfast.report.render import to_csv, to_latex, to_markdown
 from holdfast.report.tables import Table, conventions_table, exclusions_table, results_table
 from holdfast.report.view import RunView, datasets
 from holdfast.report.vote import vote_pages
+from holdfast.runs.next_steps import Step
 from holdfast.storage.json_files import write_text_atomic
 
 _MORE = (controls_table, quality_table, means_table, paired_table, worst_table, checks_table, costs_table)
@@ -20,10 +21,15 @@ _FORMATS = {"md": to_markdown, "tex": to_latex, "csv": to_csv}
 
 
 def write_report(
-    views: Sequence[RunView], path: Path, *, title: str = "", before_after: BeforeAfter | None = None
+    views: Sequence[RunView],
+    path: Path,
+    *,
+    title: str = "",
+    before_after: BeforeAfter | None = None,
+    steps: Sequence[Step] = (),
 ) -> list[Path]:
-    """Write the report page, opened by a comparison before and after if given; return its path in a list."""
-    write_text_atomic(path, report_html(views, title=title, before_after=before_after))
+    """Write the report page, with a comparison before and after and next steps if given; return its path in a list."""
+    write_text_atomic(path, report_html(views, title=title, before_after=before_after, steps=steps))
     return [path]
 
 
