@@ -17,8 +17,8 @@ from holdfast.objective.objective import ObjectiveOutput
 WEAKER = 0.5
 """Factor on the strength when the accuracy is too low; its inverse when there is room again."""
 
-PATIENCE, TARGET, SETTLED = 2.5, 0.75, 0.7
-"""Multiples of the limit that are tolerated at the end of the warm-up, and from the share `SETTLED` of the rest on."""
+PATIENCE, TARGET, SETTLED = 1.5, 0.75, 0.7
+"""Multiples of the limit that are tolerated in the warm-up, and from the share `SETTLED` of the other steps on."""
 
 
 class Check(NamedTuple):
@@ -85,7 +85,7 @@ class GuardedObjective(nn.Module):
         drop = self.accuracy - accuracy
         if kept := drop <= self.limit:
             self._keep()
-        if step > self.warm_up and drop > self._tolerated(step):
+        if drop > self._tolerated(step):
             self.strength.mul_(WEAKER)
         elif drop < 0.5 * self.limit:
             self.strength.div_(WEAKER).clamp_(max=1.0)
@@ -116,5 +116,5 @@ class GuardedObjective(nn.Module):
 
     def _tolerated(self, step: int) -> float:
         """The drop that is tolerated: accuracy recovers while the learning rate falls, so it shrinks."""
-        done = (step - self.warm_up) / max(1, self.steps - self.warm_up)
+        done = max(0, step - self.warm_up) / max(1, self.steps - self.warm_up)
         return self.limit * (PATIENCE + (TARGET - PATIENCE) * min(1.0, done / SETTLED))

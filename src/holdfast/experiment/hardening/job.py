@@ -71,6 +71,7 @@ class Job:
             objective = METHODS[settings.method](self.network, **method)
             with fine_tuning_modes(self.network, batch_norm=settings.batch_norm):
                 plan = self._plan(objective, loader, method)
+            objective = METHODS[settings.method](self.network, **plan.method)
             self.say(str(plan))
             before = self._audit(plan, BEFORE)
             self.say(f"before: {before.verdict}")
@@ -117,7 +118,6 @@ class Job:
             return Plan(**stored["plan"] | {"unreached": tuple(stored["plan"]["unreached"])})
         plan = make_plan(self.network, objective, loader, self.images.audited, self.settings, method)
         objective.zero_grad(set_to_none=True)
-        objective.example_passes = 0
         if file is not None:
             write_json_atomic(file, {"asked": asked, "plan": plain(plan.plain())})
         return plan

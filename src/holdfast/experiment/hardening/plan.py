@@ -35,8 +35,15 @@ FEWEST_STEPS, MOST_EPOCHS = 20, 60
 
 TIMED_STEPS = 3
 
-OWN: dict[str, dict[str, Any]] = {"erar_plus": {"trades_weight": 3.0, "weight": 16.0}}
+MAP_PART = "map/map_cosine"
+"""The map distance among the parts of the objective of `erar_plus`."""
+
+OWN: dict[str, dict[str, Any]] = {"erar_plus": {"trades_weight": 1.0}}
 """Method -> settings that differ from its defaults, since a trained network is to keep its accuracy."""
+
+MAP_TERM, MOST_WEIGHT = 4.0, 3000.0
+"""Size of the map term of `erar_plus` at the start. The distance of two maps depends on network and images, so the
+weight is this size divided by the distance that the original network has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +118,9 @@ def make_plan(
     clock: Clock = time.monotonic,
 ) -> Plan:
     """Time a few steps and a few attacks, and choose how many of both fit into the minutes."""
-    each = seconds_per_step(objective, loader, settings.seed, clock)
+    each, distance = try_steps(objective, loader, settings.seed, clock)
+    if distance is not None and "weight" not in settings.method_settings:
+        method = method | {"weight": float(f"{min(MOST_WEIGHT, MAP_TERM / max(distance, 1e-6)):.3g}")}
     for_training = 60 * settings.minutes * SHARE_OF_TRAINING
     fits = max(FEWEST_STEPS, int(for_training / each))
     steps = settings.steps or min(fits, MOST_EPOCHS * len(loader))
@@ -131,14 +140,22 @@ def make_plan(
     )
 
 
-def seconds_per_step(objective: Objective, loader: Loader, seed: int, clock: Clock = time.monotonic) -> float:
-    """The time of one step, forward and backward, without the first one; leaves the gradients of the last step."""
-    spent = []
+def try_steps(
+    objective: Objective, loader: Loader, seed: int, clock: Clock = time.monotonic
+) -> tuple[float, float | None]:
+    """The time of one step without the first one, and the mean distance of the maps of `erar_plus`, else None.
+
+    The gradients of the last step are left.
+    """
+    spent, distances = [], []
     with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)  # for dropout
         for step in range(TIMED_STEPS):
             x, y, ids = loader.batch(step)
             began = clock()
             objective.zero_grad(set_to_none=True)
-            objective(x, y, make_keys(seed, ids)).total.backward()
+            output = objective(x, y, make_keys(seed, ids))
+            output.total.backward()
             spent.append(clock() - began)
-    return max(1e-6, sum(spent[1:]) / len(spent[1:]))
+            distances += [float(output.parts[MAP_PART])] if MAP_PART in output.parts else []
+    return max(1e-6, sum(spent[1:]) / len(spent[1:])), sum(distances) / len(distances) if distances else None
