@@ -1,5 +1,7 @@
 """The cost of the tables: counted passes against those worked out by hand, and the arithmetic of waves and machines."""
 
+import sys
+
 import pytest
 from tests.config.test_equal_passes import EQUAL
 
@@ -29,6 +31,11 @@ def test_a_natural_step_is_one_pass_forward_and_one_back() -> None:
     assert passes == 2
     # forward 1, gradients of all weights 1, gradients of the layers' inputs 1 except for the first layer: 3 / 2
     assert 1.4 < ratio < 1.5
+
+
+def test_without_pytorchs_private_names_the_ratio_is_that_of_a_natural_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils._python_dispatch", None)
+    assert passes_and_ratio(config("mnist/natural:paper")) == (2, 1.5)
 
 
 def test_a_step_of_madry_has_two_passes_per_attack_step() -> None:

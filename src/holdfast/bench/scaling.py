@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from holdfast.bench.machine import flops_of_a_pass
@@ -35,6 +34,9 @@ SMALL_SIDE = 16
 SMALL_NETWORKS = {"wrn-28-10": "wrn-10-1"}
 TINY = 1e-6
 """Radius of the attacks while their passes are counted: no label changes, so every iterate is judged."""
+
+NATURAL_RATIO = 1.5
+"""`r` of a step without an attack: three products per layer in two passes. Used if FLOPs cannot be counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,10 +133,10 @@ def passes_and_ratio(config: RunConfig, batch: int = 10) -> tuple[float, float]:
     if "k" in settings:
         settings["k"] = min(int(settings["k"]), SMALL_SIDE**2 // 3)
     objective = METHODS[config.method.name](model.train(), **settings)
-    with _CountFlops() as counter:
-        objective(x, y, keys).total.backward()
+    flops = _flops_of(lambda: objective(x, y, keys).total.backward())
     forward = flops_of_a_pass(model.eval(), (x.shape[1], SMALL_SIDE, SMALL_SIDE))
-    return objective.example_passes / batch, counter.flops / (objective.example_passes * forward)
+    ratio = NATURAL_RATIO if flops is None else flops / (objective.example_passes * forward)
+    return objective.example_passes / batch, ratio
 
 
 def evaluation_passes(config: RunConfig) -> float:
@@ -196,18 +198,29 @@ def _steps_and_limit(config: RunConfig, name: str) -> tuple[int, int | None]:
     return (strong or wanted.ifia).steps, wanted.limit
 
 
-class _CountFlops(TorchDispatchMode):
-    """Counts FLOPs like PyTorch's `FlopCounterMode`, whose hooks on modules do not allow `autograd.grad`."""
+def _flops_of(run: Callable[[], None]) -> int | None:
+    """Call `run` and count its FLOPs; None if the private base class of PyTorch that counts them is missing.
 
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.flops = 0
+    PyTorch's own `FlopCounterMode` cannot be used: its hooks on modules do not allow `autograd.grad`.
+    """
+    try:
+        from torch.utils._python_dispatch import TorchDispatchMode
+    except ImportError:
+        run()
+        return None
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        if func._overloadpacket in flop_registry:
-            self.flops += flop_registry[func._overloadpacket](*args, **(kwargs or {}), out_val=out)
-        return out
+    class Counting(TorchDispatchMode):
+        flops = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            out = func(*args, **(kwargs or {}))
+            if func._overloadpacket in flop_registry:
+                self.flops += flop_registry[func._overloadpacket](*args, **(kwargs or {}), out_val=out)
+            return out
+
+    with Counting() as counter:  # type: ignore[no-untyped-call]
+        run()
+    return int(counter.flops)
 
 
 def _with_steps(config: RunConfig, steps: int) -> RunConfig:
