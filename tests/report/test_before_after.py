@@ -15,6 +15,7 @@ def gain(metric: str, mean: float, low: float, high: float) -> Difference:
 BETTER = BeforeAfter(
     kept=(0.3, 0.52),
     kendall=(0.4, 0.55),
+    attacked=(42, 40),
     gains={"top_k": gain("top_k", 0.21, 0.15, 0.27), "kendall": gain("kendall", 0.15, 0.1, 0.2)},
     natural=(0.98, 0.965),
     natural_n=1000,
@@ -36,6 +37,7 @@ def test_a_gain_and_its_cost() -> None:
         "Kendall +0.150 [+0.100, +0.200], difference of the medians +0.150, n = 40 pairs",
     )
     said = BETTER.text()
+    assert "median of 42 images before, 40 after" in said
     assert "Accuracy under PGD" in said
     assert "10.0 %    60.0 %   200 images" in said
     assert said.endswith("Ten steps.\nnote: few images")

@@ -21,6 +21,8 @@ class BeforeAfter:
 
     kept: Pair
     kendall: Pair
+    attacked: tuple[int, int]
+    """Images behind these medians, before and after; the gains are on those that both have."""
     gains: Mapping[str, Difference]
     natural: Pair
     natural_n: int
@@ -62,10 +64,11 @@ class BeforeAfter:
     @property
     def figures(self) -> tuple[tuple[str, str, str, str], ...]:
         """Title, value before, value after and number of images, for each headline figure."""
-        pairs = max((found.n for found in self.gains.values()), default=0)
+        before, after = self.attacked
+        on = f"median of {before:,} images" + (f" before, {after:,} after" if before != after else "")
         return (
-            (f"Top pixels kept under {self.attack_name}", *_shown(self.kept), f"median; {pairs} pairs of images"),
-            (f"Kendall under {self.attack_name}", *_numbers(self.kendall), f"median; {pairs} pairs of images"),
+            (f"Top pixels kept under {self.attack_name}", *_shown(self.kept), on),
+            (f"Kendall under {self.attack_name}", *_numbers(self.kendall), on),
             ("Accuracy", *_shown(self.natural), f"{self.natural_n:,} images"),
             ("Accuracy under PGD", *_shown(self.under_pgd), f"{self.pgd_n:,} images"),
         )

@@ -60,6 +60,7 @@ class Hardened:
         return BeforeAfter(
             kept=_pair(self, "top_k"),
             kendall=_pair(self, "kendall"),
+            attacked=(_attacked(self.before, self.attack), _attacked(self.after, self.attack)),
             gains=self.gains,
             natural=shares[0],
             natural_n=self.after.summary["natural_accuracy_n"],
@@ -120,6 +121,10 @@ class Hardened:
 
 
 _ACCURACIES = ("natural_accuracy", "pgd_accuracy")
+
+
+def _attacked(audit: Audit, attack: str) -> int:
+    return int(audit.summary["attacks"][attack]["top_k"]["n"])
 
 
 def _pair(found: Hardened, metric: str) -> tuple[float | None, float | None]:
