@@ -12,6 +12,7 @@ from importlib import import_module
 
 import holdfast
 from holdfast.commands.flags import as_flags
+from holdfast.commands.readable import with_readable_types
 from holdfast.engine.process import keep_memory, set_threads
 from holdfast.errors import HoldfastError, InputError
 
@@ -127,6 +128,7 @@ def _run(words: list[str]) -> int:
 
         rest, overrides = split_overrides(rest)
         command = functools.partial(command, overrides=tuple(overrides))
+    with_readable_types(getattr(command, "func", command))
     tyro.cli(command, prog=f"holdfast {name}", args=rest)
     return 0
 

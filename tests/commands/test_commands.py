@@ -215,3 +215,13 @@ def test_user_errors_are_one_sentence(words: list[str], message: str, capsys: py
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("command", ["audit", "harden", "train", "evaluate", "report"])
+def test_the_help_names_types_that_users_know(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    said = capsys.readouterr().out
+    assert "{None" not in said
+    assert "(default: None)" not in said
+    assert "|{[" not in said

@@ -1,11 +1,16 @@
 """Tensors and ordinary DataLoaders where a user has no holdfast dataset."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import holdfast as hf
+from holdfast.data.from_torch import as_dataset
+from holdfast.evaluation.default_protocol import default_protocol
 from holdfast.recipes import AttackSettings, make_attacks
 
 
@@ -81,3 +86,53 @@ def test_what_cannot_be_used_is_said() -> None:
     with pytest.raises(hf.InputError, match="settings or options"):
         hf.fit(hf.recipes.natural(model()), [(x, y)], None, hf.FitSettings(steps=1), steps=2)
     assert hf.data.from_tensors(x, y).checksum != hf.data.from_tensors(1 - x, y).checksum
+
+
+def test_arrays_and_pairs() -> None:
+    x, y = images(4)
+    grey = (255 * x).round().byte()
+    colour = grey.repeat(1, 3, 1, 1)
+    wanted = hf.data.from_tensors(colour, y)
+    for form in (colour.numpy(), colour.movedim(1, -1), colour.movedim(1, -1).numpy()):
+        found = hf.data.from_tensors(form, y.numpy())
+        assert torch.equal(found.x, wanted.x)
+        assert found.checksum == wanted.checksum
+    assert hf.data.from_tensors(x.double(), y.int()).x.dtype == torch.float32
+    assert torch.equal(as_dataset((grey, y)).x, grey)
+    assert torch.equal(as_dataset([(grey, y), (grey, y)]).x, torch.cat([grey, grey]))
+    with pytest.raises(hf.InputError, match=r"y as whole numbers \[4\], one class per image, got torch.float32"):
+        hf.data.from_tensors(x, y.float())
+    with pytest.raises(hf.InputError, match=r"y as whole numbers \[4\].*shape \[3\]"):
+        hf.data.from_tensors(x, y[:3])
+    with pytest.raises(hf.InputError, match="tensors or arrays, got list and Tensor"):
+        hf.data.from_tensors(np.zeros(3).tolist(), y)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is such a device")
+def test_a_device_that_is_not_there() -> None:
+    for call in (hf.evaluate, hf.audit):
+        with pytest.raises(hf.InputError, match="a device this machine has, got 'cuda'"):
+            call(model(), images(4), device="cuda")
+
+
+def test_bytes_are_not_explained_as_pixels() -> None:
+    x, y = images(2)
+    with pytest.raises(hf.InputError, match=r"pixels in \[0, 1\], got up to 255; divide them by 255"):
+        hf.IntegratedGradients(steps=2)(model(), x * 255, y)
+    with pytest.raises(hf.InputError, match=r"float images.*got torch.uint8"):
+        hf.Gradient()(model(), x.byte(), y)
+
+
+def test_the_default_protocol_is_that_of_an_audit() -> None:
+    protocol = default_protocol(hf.data.from_tensors(*images(4)))
+    assert list(protocol.attacks) == ["strongest", "strongest-true-logit", "random"]
+    assert {attack.eval_k for attack in protocol.attacks.values()} == {6}
+    assert protocol.attacks["strongest"].ball == hf.Linf(8 / 255)
+    assert (protocol.limit, protocol.pgd_limit) == (64, 64)
+
+
+def test_pixels_identify_a_dataset_without_a_checksum(tmp_path) -> None:
+    first = replace(hf.data.from_tensors(*images(4)), checksum="")
+    hf.evaluate(model(), first, replace(protocol(), panels=0), out=tmp_path)
+    with pytest.raises(hf.DataError, match="rows with another images"):
+        hf.evaluate(model(), replace(first, x=1 - first.x), replace(protocol(), panels=0), out=tmp_path)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from holdfast.engine.checks import check_scale
 from holdfast.errors import expected
 from holdfast.types import Model, Score, Target
 
@@ -33,6 +34,7 @@ class GradientMap(ABC):
 
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, create_graph: bool = False) -> Tensor:
         """The map of `score` for labels y [B], shaped like x."""
+        check_scale(x)
         return self.maps(model, x, [(self.score, y)], create_graph=create_graph).maps[0]
 
     @property

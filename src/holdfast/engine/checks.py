@@ -5,6 +5,9 @@ from torch import Tensor
 
 from holdfast.errors import expected
 
+BYTES = 64
+"""A larger pixel is taken for one of 0 to 255: normalised pixels do not get there."""
+
 
 def check_images(x: Tensor) -> None:
     """Check that x is a float batch [B, C, H, W] of finite pixels in [0, 1]."""
@@ -21,6 +24,15 @@ def check_images(x: Tensor) -> None:
             got=f"[{low:g}, {high:g}]",
             fix="move the normalisation into holdfast.Classifier(net, mean, std)",
         )
+
+
+def check_scale(x: Tensor) -> None:
+    """Raise for images that are not floats, or whose pixels are so large that they must be bytes from 0 to 255."""
+    if not x.is_floating_point():
+        fix = "convert them with holdfast.data.to_float"
+        raise expected("float images with pixels in [0, 1]", got=str(x.dtype), fix=fix)
+    if x.numel() and float(x.detach().amax()) > BYTES:
+        raise expected("pixels in [0, 1]", got=f"up to {float(x.detach().amax()):g}", fix="divide them by 255")
 
 
 def check_labels(y: Tensor, batch: int, classes: int | None = None) -> None:

@@ -35,7 +35,7 @@ from holdfast.runs.provenance import without_folders
 from holdfast.runs.run import read_run
 from holdfast.runs.summary import RunInfo
 from holdfast.runs.verdict import decisive
-from holdfast.training.distributed import current
+from holdfast.training.distributed import current, pick_device
 from holdfast.types import Attribution
 
 PAGE = "report.html"
@@ -162,10 +162,11 @@ def audit(
 ) -> Audit:
     """Measure how far small perturbations change the maps of `model` on `data`, compared with random noise.
 
-    `data` is a holdfast dataset or loader, or a PyTorch DataLoader of (x, y). The options are the fields of
-    `AuditSettings`; pass them as keyword arguments or as `settings`. `labels="predicted"` explains the predicted class
-    instead of the given label; use it for images without labels. `out` is a folder for rows, summary and the page
-    report.html; an interrupted audit resumes from it. `notes` on the network are kept with those on data and accuracy.
+    `data` is a holdfast dataset or loader, a pair (x, y) of tensors or arrays, or a PyTorch DataLoader of (x, y). The
+    options are the fields of `AuditSettings`; pass them as keyword arguments or as `settings`. `labels="predicted"`
+    explains the predicted class instead of the given label; use it for images without labels. `out` is a folder for
+    rows, summary and the page report.html; an interrupted audit resumes from it. `notes` on the network are kept with
+    those on data and accuracy.
 
     `model_name` and `data_name` are how the page calls the network and the data; by default the name of its class and
     of the dataset. `origin` is for the commands that the page recommends: `command`, the words of the command line, and
@@ -178,6 +179,7 @@ def audit(
     Audit(DigitsCNN on digits: cannot say, 8 images)
     """
     settings, data = _settings(settings, options), as_dataset(data)
+    device = None if device is None else pick_device(str(device))
     network = model if isinstance(model, Classifier) else Classifier(model)
     if labels not in ("given", "predicted"):
         raise expected("labels = 'given' or 'predicted'", got=repr(labels))

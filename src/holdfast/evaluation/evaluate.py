@@ -28,6 +28,7 @@ from holdfast.evaluation.accuracy import Accuracy, accuracy_of, measure_accuracy
 from holdfast.evaluation.apgd_accuracy import FILE as APGD_FILE
 from holdfast.evaluation.apgd_accuracy import measure_apgd, read_apgd
 from holdfast.evaluation.controls import control_scores, shuffled_if_possible
+from holdfast.evaluation.default_protocol import default_protocol
 from holdfast.evaluation.identity import claim, identity
 from holdfast.evaluation.pictures import make_panels
 from holdfast.evaluation.protocol import Evaluation, EvaluationProtocol, OnProgress, tensors
@@ -40,14 +41,14 @@ from holdfast.runs.summary import RunInfo, share_with_interval, summarise
 from holdfast.runs.verdict import add_verdict
 from holdfast.storage.json_files import write_json_atomic
 from holdfast.storage.lock import owned
-from holdfast.training.distributed import Processes, current
+from holdfast.training.distributed import Processes, current, pick_device
 from holdfast.types import MapCache, Model
 
 
 def evaluate(
     model: Model,
     data: Dataset | Iterable[Any],
-    protocol: EvaluationProtocol,
+    protocol: EvaluationProtocol | None = None,
     *,
     info: RunInfo | None = None,
     out: Path | str | None = None,
@@ -56,8 +57,9 @@ def evaluate(
 ) -> Evaluation:
     """Run `protocol` on `data`. If `out` is given, write to that run directory and resume an interrupted call.
 
-    `data` is a holdfast dataset or loader, or a `torch.utils.data.DataLoader` of (x, y) or (x, y, id). In a process
-    group all processes return all rows; the checks for gradient masking and the pictures are left to rank 0.
+    `data` is a holdfast dataset or loader, a pair (x, y) of tensors or arrays, or a `torch.utils.data.DataLoader` of
+    (x, y) or (x, y, id). The default protocol has the usual attacks within 8/255 on 64 images. In a process group all
+    processes return all rows; the checks for gradient masking and the pictures are left to rank 0.
 
     >>> import holdfast as hf
     >>> model = hf.Classifier(hf.models.build("digits-cnn", seed=0))
@@ -67,6 +69,8 @@ def evaluate(
     10
     """
     dataset, folder = as_dataset(data), None if out is None else Path(out)
+    protocol = protocol or default_protocol(dataset)
+    device = None if device is None else pick_device(str(device))
     processes = current()
     job = _Job(model, dataset, protocol, folder, device, on_progress, processes)
     with ExitStack() as stack:

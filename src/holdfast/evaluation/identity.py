@@ -66,7 +66,8 @@ def same(before: Any, now: Any) -> bool:
 
 def _images(data: Dataset) -> str:
     digest = hashlib.sha256(data.y.numpy().tobytes() + data.ids.numpy().tobytes())
-    return f"{data.checksum or data.name} {digest.hexdigest()}"
+    pixels = data.checksum or hashlib.sha256(data.x.contiguous().numpy().tobytes()).hexdigest()
+    return f"{pixels} {digest.hexdigest()}"
 
 
 def _tree(text: str) -> Any:
