@@ -157,6 +157,13 @@ def test_the_guard_halves_the_strength_and_keeps_the_last_state_within_the_limit
     assert guard.model.weight.unique().tolist() == [3.0]
 
 
+def test_the_guard_waits_while_the_accuracy_recovers_but_not_at_the_end() -> None:
+    guard = guarded()
+    found = [guard.look(accuracy) for accuracy in (0.9, 0.8, 0.81, 0.82, 0.82, 0.83, 0.84, 0.85, 0.86, 0.87)]
+    assert [check.strength for check in found] == [1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.125, 0.0625, 0.03125]
+    assert guard.kept_step == 10
+
+
 def test_strength_mixes_the_loss_with_the_cross_entropy() -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
     x, y, keys = hf.data.to_float(FEW.x[:8]), FEW.y[:8], torch.arange(8)

@@ -80,17 +80,18 @@ class GuardedObjective(nn.Module):
 
     def look(self, accuracy: float) -> Check:
         """Record an accuracy: keep the state if it is within the limit, and set the strength of the next steps."""
-        number = len(self.checks)
-        step = min((number + 1) * self.every, self.steps)
+        before = self.checks
+        step = min((len(before) + 1) * self.every, self.steps)
         drop = self.accuracy - accuracy
+        recovering = bool(before) and accuracy > before[-1].accuracy and self._done(step) < SETTLED
         if kept := drop <= self.limit:
             self._keep()
         if drop > self._tolerated(step):
-            self.strength.mul_(WEAKER)
+            self.strength.mul_(1.0 if recovering else WEAKER)  # accuracy comes back slowly: wait while it does
         elif drop < 0.5 * self.limit:
             self.strength.div_(WEAKER).clamp_(max=1.0)
         check = Check(step, accuracy, float(self.strength), kept)
-        self.history[number] = torch.tensor(check, dtype=torch.float64)
+        self.history[len(before)] = torch.tensor(check, dtype=torch.float64)
         return check
 
     @property
@@ -116,5 +117,8 @@ class GuardedObjective(nn.Module):
 
     def _tolerated(self, step: int) -> float:
         """The drop that is tolerated: accuracy recovers while the learning rate falls, so it shrinks."""
-        done = max(0, step - self.warm_up) / max(1, self.steps - self.warm_up)
-        return self.limit * (PATIENCE + (TARGET - PATIENCE) * min(1.0, done / SETTLED))
+        return self.limit * (PATIENCE + (TARGET - PATIENCE) * min(1.0, self._done(step) / SETTLED))
+
+    def _done(self, step: int) -> float:
+        """The share of the steps after the warm-up that is done."""
+        return max(0, step - self.warm_up) / max(1, self.steps - self.warm_up)
