@@ -23,7 +23,7 @@ from holdfast.zoo.model_card import make_card
 
 METHODS = ("natural", "madry", "erar", "erar_plus")
 MAX_PACKAGED = 1_000_000
-MAX_TOTAL = 3_000_000
+MAX_TOTAL = 4_000_000
 """Limits in bytes on the weights of one network, and of all, inside the package."""
 
 
