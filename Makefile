@@ -10,7 +10,7 @@ TESTS  := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -ra
 .PHONY: demo test test-long check lint types format docs dist bench zoo clean help
 
 help:
-	@echo "make demo    train and attack on embedded data, write a report"
+	@echo "make demo    attack trained networks, train five on digits, write a report"
 	@echo "make test    run all tests"
 	@echo "make test-long  all tests, with every fault and 100,000 generated inputs: an hour or more"
 	@echo "make check   format, lint, types and tests"

@@ -17,7 +17,7 @@ from holdfast.engine.process import keep_memory, set_threads
 from holdfast.errors import HoldfastError, InputError
 
 COMMANDS = {
-    "demo": ("holdfast.commands.demo:demo", "train five small networks, attack their maps and compare them"),
+    "demo": ("holdfast.commands.demo:demo", "attack the maps of two trained networks, then train and compare five"),
     "audit": (
         "holdfast.commands.audit:audit",
         "measure how far small perturbations change the maps of your own classifier",

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 import holdfast as hf
-from holdfast.cli import main
+from holdfast.cli import COMMANDS, main
+from holdfast.commands.demo import NEXT
+from holdfast.experiment.demo import has_networks
 from holdfast.experiment.jobs import Job, dependency_waves
 from holdfast.experiment.local import run_local
 from holdfast.experiment.tables import TABLES
@@ -50,7 +52,8 @@ def test_reproduce_skips_what_is_there(tmp_path: Path, capsys: pytest.CaptureFix
     rows = tmp_path / "digits" / "natural" / "examples.csv"
     before = rows.stat().st_mtime_ns
     assert main(words) == 0
-    assert rows.stat().st_mtime_ns == before
+    assert [path.stat().st_mtime_ns for path in rows] == before
+    assert len(rows) == 2 * has_networks()
     assert list((tmp_path / "table-digits").glob("*.md"))
     assert "natural" in capsys.readouterr().out
 
@@ -148,7 +151,7 @@ def test_paper_tier_has_every_row_of_the_papers_tables() -> None:
 
 
 def test_ctrl_c_stops_the_demo_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "holdfast", "demo", "--steps", "60", "--limit", "4", "--out", str(tmp_path)]
+    words = [sys.executable, "-m", "holdfast", "demo", "--quick", "--steps", "40", "--out", str(tmp_path)]
     # whoever runs the tests in the background has Ctrl-C switched off, and children inherit that
     listening = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
@@ -161,16 +164,31 @@ def test_ctrl_c_stops_the_demo_and_the_same_command_goes_on(tmp_path: Path) -> N
     assert process.returncode == 130, said
     assert "Traceback" not in said
     assert not (tmp_path / "report.html").exists()
+    rows = sorted(tmp_path.glob("fashion-*/examples.csv"))  # the first part is finished and stays as it is
+    before = [path.stat().st_mtime_ns for path in rows]
     assert main(words[3:]) == 0
     assert (tmp_path / "report.html").exists()
+    assert [path.stat().st_mtime_ns for path in rows] == before
+    assert len(rows) == 2 * has_networks()
 
 
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--steps", "4", "--limit", "4", "--out", str(tmp_path)]) == 0
+    assert main(["demo", "--quick", "--steps", "4", "--limit", "4", "--workers", "1", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
-    for word in ("natural", "madry", "ig_sum_norm", "erar", "erar_plus", "strongest", "report:"):
+    for word in ("natural", "madry", "trades", "erar", "erar_plus", "strongest", "11,008 example-passes"):
         assert word in said
-    assert (tmp_path / "report.html").stat().st_size > 50_000
+    page = (tmp_path / "report.html").read_text()
+    for word in ("digits", "Accuracy against stability"):
+        assert word in page
+    if has_networks():
+        assert "fashion-sample" in page
+        assert (tmp_path / "demo.png").stat().st_size > 5_000
+    for step in NEXT:
+        command = step.command.split()
+        assert step.command in said
+        assert f"<span>{' '.join(command[:2])}" in page
+        assert command[1] in COMMANDS
+    assert (tmp_path / "trade-off.png").stat().st_size > 5_000
 
 
 def test_quick_bench_runs_every_comparison(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,110 +1,189 @@
 """The command `holdfast demo`."""
 
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import arg
 
-from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST
+from holdfast.runs.names import CONTROL, STRONGEST
+from holdfast.runs.next_steps import Step
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
+    from holdfast.experiment.demo import DemoPlan
     from holdfast.experiment.jobs import Job
+    from holdfast.experiment.zoo_job import ZooJob
 
-METHODS = ("natural", "madry", "ig_sum_norm", "erar", "erar_plus")
-PAIRS = (
-    ("madry", "natural"),
-    ("ig_sum_norm", "natural"),
-    ("erar", "natural"),
-    ("erar_plus", "natural"),
-    ("erar_plus", "madry"),
+PAIRS = (("trades", "natural"), ("erar_plus", "natural"), ("erar_plus", "madry"), ("erar_plus", "trades"))
+"""Methods that are compared on the digits: the second is subtracted from the first."""
+
+NEXT = (
+    Step(
+        text="Audit your own network: how far can a perturbation that nobody sees move its maps?",
+        command="holdfast audit --model package.module:build --weights w.pt --data images/ --out runs/mine",
+    ),
+    Step(
+        text="Harden it: fine-tune it so that its maps move less.",
+        command="holdfast harden --model package.module:build --weights w.pt --data images/ --out runs/hardened",
+    ),
+    Step(
+        text="Train a network from the start with a method of your choice; `holdfast presets` lists them.",
+        command="holdfast train mnist/erar_plus:cpu",
+    ),
 )
 
 
 def demo(
     out: Path = Path("runs/demo"),
-    steps: int = 250,
-    limit: int = 120,
+    quick: bool = False,
+    steps: int | None = None,
+    limit: int | None = None,
     workers: Annotated[int, arg(name="workers")] = 2,
 ) -> None:
-    """Train five small networks on the embedded digits, attack their maps and compare them.
+    """Attack the maps of two trained networks, then train five networks on the digits and compare them.
 
-    The five training methods are natural, madry, RAR (ig_sum_norm), erar and erar_plus. Their maps are attacked with
-    the reference attack, with the strongest attack and with random noise. The command prints a table and writes
-    report.html. It takes a few minutes on two cores and needs no download. After Ctrl-C, the same command resumes.
+    The first part audits two small residual networks of the zoo, fashion-resnet/natural and fashion-resnet/erar_plus,
+    on images of Fashion-MNIST that ship with the package; a package without these networks skips it. The second part
+    trains natural, madry, trades, erar and erar_plus on the digits of scikit-learn, with the same number of
+    example-passes for every method but natural, and shows accuracy against stability of the maps.
+
+    Both parts print a table; report.html shows both. On two cores the first part takes less than a minute and the
+    second about four. Nothing is downloaded. After Ctrl-C, the same command resumes.
 
     Usage examples:
         holdfast demo
-        holdfast demo --steps 400 --limit 360 --out runs/longer
+        holdfast demo --quick --out runs/smoke             # all parts in a minute; the figures mean nothing
+        holdfast demo --steps 3000 --limit 360 --out runs/longer
 
     Args:
-        out: Output folder for the five run directories and report.html.
-        steps: Number of training steps of each network.
-        limit: Number of test images whose maps are attacked.
+        out: Output folder for the run directories, two pictures and report.html.
+        quick: Do as little as possible, to see that everything works.
+        steps: Training steps of erar_plus on the digits, 900 by default; the other methods get as many example-passes.
+        limit: Number of digits whose maps are attacked, 60 by default.
         workers: Number of runs in parallel, each on one core.
     """
     from rich.console import Console
 
-    from holdfast.commands.progress import run_with_progress
-    from holdfast.experiment.local import run_local
+    from holdfast.experiment.demo import HARDENED, NATURAL, QUICK, DemoPlan, audit_jobs, has_networks, training_jobs
 
-    console = Console()
-    jobs = _jobs(out, steps, limit)
-    console.print(f"training {len(jobs)} networks on the digits, {steps} steps each, into {out}", highlight=False)
-    run_with_progress(jobs, partial(run_local, workers=workers), steps=steps, rows=3 * limit, console=console)
-    _show(jobs, out, console)
-
-
-def _jobs(out: Path, steps: int, limit: int) -> "list[Job]":
-    from holdfast.experiment.jobs import Job
-
-    changes = (("train.steps", str(steps)), ("train.log_every", "10"), ("evaluate.limit", str(limit)))
-    slowest_first = ("erar_plus", "erar", "ig_sum_norm", "madry", "natural")
-    made = {m: Job(preset=f"digits/{m}", folder=out / m, changes=changes) for m in slowest_first}
-    return [made[m] for m in slowest_first]
+    console, started = Console(), time.monotonic()
+    given = {key: value for key, value in {"steps": steps, "limit": limit}.items() if value is not None}
+    plan = replace(QUICK if quick else DemoPlan(), **given)
+    audits, trainings = audit_jobs(out, plan) if has_networks() else [], training_jobs(out, plan)
+    if audits:
+        _first_part(audits, out, plan, workers, console)
+        console.print(f"(after {time.monotonic() - started:.0f} seconds)\n", style="dim", highlight=False)
+    _second_part(trainings, out, plan, workers, console)
+    if not audits:
+        _draw((out / NATURAL, out / HARDENED), out, console)
+    _finish([*audits, *trainings], out, console)
 
 
-def _show(jobs: "list[Job]", out: Path, console: "Console") -> None:
+def _first_part(jobs: "list[ZooJob]", out: Path, plan: "DemoPlan", workers: int, console: "Console") -> None:
+    from holdfast.experiment.demo import HARDENED, NATURAL
+
+    console.print(
+        f"1. Two trained networks, {plan.images} images of Fashion-MNIST: how far can a small perturbation move their "
+        "maps?",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for job in jobs:
+        job.prepare()
+    _run(jobs, plan.images, workers, console)
+    runs = {NATURAL: jobs[0].folder, HARDENED: jobs[1].folder}
+    console.print(_table(runs, "perturbation of at most 0.1 per pixel that keeps the prediction"))
+    _compare(runs, ((HARDENED, NATURAL),), console)
+    _draw(runs.values(), out, console)
+
+
+def _draw(folders: Iterable[Path], out: Path, console: "Console") -> None:
+    """Draw the maps of the natural above those of the hardened network."""
+    from holdfast.report import view_runs
+    from holdfast.report.contrast import contrast_figure
+    from holdfast.report.figures import save_png
+    from holdfast.runs import read_run
+
+    figure = contrast_figure(view_runs([read_run(folder) for folder in folders]))
+    if figure is not None:
+        _tell("picture", save_png(figure, out / "demo.png"), console)
+
+
+def _second_part(jobs: "list[Job]", out: Path, plan: "DemoPlan", workers: int, console: "Console") -> None:
+    from holdfast.experiment.demo import METHODS, PASSES
+    from holdfast.report import view_runs
+    from holdfast.report.charts import method_colors
+    from holdfast.report.figures import save_png, trade_off_figure
+    from holdfast.report.trade_off import trade_offs
+    from holdfast.runs import read_run
+
+    console.print(f"2. Training {len(jobs)} networks on the digits", highlight=False)
+    _run(jobs, plan.limit, workers, console)
+    folders = {job.folder.name: job.folder for job in jobs}
+    runs = {method: folders[method] for method in METHODS}
+    budget = f"{plan.steps * PASSES['erar_plus']:,} example-passes of training each (natural: as many steps as madry)"
+    console.print(_table(runs, f"{budget}; perturbation of at most 0.15 per pixel"))
+    _compare(runs, PAIRS, console)
+    views = view_runs([read_run(folder) for folder in runs.values()])
+    if plots := trade_offs(views, method_colors(views)):
+        _tell("accuracy against stability", save_png(trade_off_figure(plots), out / "trade-off.png"), console)
+
+
+def _finish(jobs: "list[Job]", out: Path, console: "Console") -> None:
     from holdfast.report import view_runs, write_report
     from holdfast.runs import read_run
 
-    runs = {job.folder.name: job.folder for job in jobs}
-    console.print(_table(runs))
-    for sentence in comparisons(runs, PAIRS):
-        console.print(sentence, highlight=False, soft_wrap=True)
     page = out / "report.html"
-    write_report(view_runs([read_run(folder) for folder in runs.values()]), page, title="holdfast demo: digits")
-    console.print(f"\nreport: {page} (open it in a browser; it works offline)", highlight=False, soft_wrap=True)
+    write_report(view_runs([read_run(job.folder) for job in jobs]), page, title="holdfast demo", steps=NEXT)
+    _tell("\nreport, works offline", page, console)
+    console.print("\nnext, with your own model:", highlight=False)
+    for step in NEXT:
+        console.print(f"  {step.command}", highlight=False, soft_wrap=True, markup=False)
 
 
-def _table(runs: dict[str, Path]) -> "RichTable":
-    """A short table of medians; the report adds intervals, n and exclusions."""
+def _run(jobs: "Sequence[Job]", images: int, workers: int, console: "Console") -> None:
+    from holdfast.commands.progress import run_with_progress
+    from holdfast.experiment.local import run_local
+
+    run_with_progress(jobs, partial(run_local, workers=workers), rows=2 * images, console=console)
+
+
+def _table(runs: Mapping[str, Path], caption: str) -> "RichTable":
+    """A short table of means; the report adds medians, intervals and exclusions."""
     from rich.table import Table as RichTable
 
     from holdfast.runs import read_run
 
-    found = {method: read_run(runs[method]).summary or {} for method in METHODS}
-    first = found[METHODS[0]]
-    seen = first.get("limit") or f"{first['n']} images"
-    title = f"top-k kept and Kendall's tau: medians over correctly classified images ({seen})"
-    table = RichTable(title=title, caption=f"accuracy on {first['natural_accuracy_n']} test images")
-    for head in ("method", "accuracy", "under PGD", "random noise", "reference attack", "strongest attack"):
+    found = {method: read_run(folder).summary or {} for method, folder in runs.items()}
+    first = next(iter(found.values()))
+    k = first["attacks"][STRONGEST]["k"]
+    title = f"top {k} pixels kept and Kendall's tau: means over the correctly predicted of {first['n']} images"
+    table = RichTable(title=title, caption=caption)
+    for head in ("method", "accuracy", "under PGD", "random noise", "strongest attack"):
         table.add_column(head, justify="left" if head == "method" else "right")
     for method, summary in found.items():
-        attacks = [summary["attacks"][name] for name in (CONTROL, REFERENCE, STRONGEST)]
-        pairs = [_pair(a["top_k"]["median"], a["kendall"]["median"]) for a in attacks]
+        attacks = [summary["attacks"][name] for name in (CONTROL, STRONGEST)]
+        pairs = [_pair(a["top_k"]["mean"], a["kendall"]["mean"]) for a in attacks]
         table.add_row(method, f"{summary['natural_accuracy']:.1%}", f"{summary['pgd_accuracy']:.1%}", *pairs)
     return table
 
 
 def _pair(top_k: float | None, kendall: float | None) -> str:
-    return "none attacked" if top_k is None or kendall is None else f"{top_k:.0%}  {kendall:.2f}"
+    return "none attacked" if top_k is None or kendall is None else f"{top_k:.1%}  {kendall:.2f}"
 
 
-def comparisons(runs: dict[str, Path], pairs: tuple[tuple[str, str], ...], attack: str = STRONGEST) -> list[str]:
+def _compare(runs: Mapping[str, Path], pairs: tuple[tuple[str, str], ...], console: "Console") -> None:
+    for sentence in comparisons(runs, pairs):
+        console.print(sentence, highlight=False, soft_wrap=True)
+
+
+def comparisons(runs: Mapping[str, Path], pairs: tuple[tuple[str, str], ...], attack: str = STRONGEST) -> list[str]:
     """One sentence per pair: the mean paired difference between the first and the second method, with its interval."""
     from holdfast.runs import paired_difference, read_run
 
@@ -119,5 +198,10 @@ def comparisons(runs: dict[str, Path], pairs: tuple[tuple[str, str], ...], attac
             low, high = found.mean_ci95
             doubt = " (the interval includes zero, so this may be chance)" if low <= 0 <= high else ""
             parts.append(f"{title} {found.mean:+.3f} [{low:+.3f}, {high:+.3f}]{doubt}")
-        said.append(f"{better} minus {base}, mean paired difference, strongest attack: {'; '.join(parts)}")
+        if parts:
+            said.append(f"{better} minus {base}, mean paired difference, strongest attack: {'; '.join(parts)}")
     return said
+
+
+def _tell(what: str, path: Path, console: "Console") -> None:
+    console.print(f"{what}: {path}", highlight=False, soft_wrap=True)

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from holdfast.experiment.jobs import Progress as JobProgress
 
 
-def run_with_progress(
-    jobs: "Sequence[Job]", launch: "Callable[..., object]", *, steps: int, rows: int, console: "Console"
-) -> None:
+def run_with_progress(jobs: "Sequence[Job]", launch: "Callable[..., object]", *, rows: int, console: "Console") -> None:
     """Run the jobs with one bar per job: training fills the first half, evaluation the second.
 
     If the output is not a terminal, a line is printed whenever a job enters its next stage. `launch` is `run_local` or
@@ -29,11 +27,12 @@ def run_with_progress(
     with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
         tasks = {job.folder: bars.add_task(job.label, total=2.0, doing="waiting") for job in jobs}
 
+        steps = {job.folder: job.config().train.steps for job in jobs}
         stages: dict[Path, str] = {}
 
         def look() -> None:
             for job in jobs:
-                share, doing = _stage(progress_of(job, steps), rows, job.finished)
+                share, doing = _stage(progress_of(job, steps[job.folder]), rows, job.finished)
                 bars.update(tasks[job.folder], completed=share, doing=doing)
                 stage = doing.rstrip("0123456789/% ")
                 if not console.is_terminal and stages.setdefault(job.folder, stage) != stage:

@@ -127,9 +127,8 @@ def _run(jobs: "list[Job]", launch: Callable[..., list[Path]], console: "Console
     from holdfast.commands.progress import run_with_progress
 
     configs = [job.config() for job in jobs]
-    steps = max(config.train.steps for config in configs)
     rows = max(3 * (jobs[0].options.get("limit") or config.evaluate.limit or 1000) for config in configs)
-    run_with_progress(jobs, launch, steps=steps, rows=rows, console=console)
+    run_with_progress(jobs, launch, rows=rows, console=console)
 
 
 def _print(table: "PaperTable", jobs: "list[Job]", out: Path, console: "Console") -> None:

@@ -177,8 +177,9 @@ def _is_trained(weights: Path) -> bool:
 
 
 def progress_of(job: Job, steps: int) -> Progress:
-    """Steps logged and rows written so far."""
-    return Progress(_last_step(job.folder / LOG), steps, _lines(job.folder / EXAMPLES))
+    """Steps logged, all of them once it is trained, and rows written so far."""
+    done = max(_last_step(job.folder / LOG), steps if job.trained else 0)
+    return Progress(done, steps, _lines(job.folder / EXAMPLES))
 
 
 def work_done(job: Job) -> tuple[int, ...]:
