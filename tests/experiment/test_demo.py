@@ -9,7 +9,17 @@ import torch
 import holdfast as hf
 from holdfast.config import config_from_file, make_config
 from holdfast.engine.passes import count_passes
-from holdfast.experiment.demo import METHODS, PASSES, QUICK, DemoPlan, audit_jobs, has_networks, steps_of, training_jobs
+from holdfast.experiment.demo import (
+    EPS,
+    METHODS,
+    PASSES,
+    QUICK,
+    DemoPlan,
+    audit_jobs,
+    has_networks,
+    steps_of,
+    training_jobs,
+)
 from holdfast.experiment.jobs import progress_of
 from holdfast.experiment.zoo_job import ZooJob
 from holdfast.recipes.methods import METHODS as RECIPES
@@ -57,6 +67,10 @@ def test_the_networks_are_small_and_ship_with_the_package() -> None:
         network = known[job.preset.removeprefix("zoo:")]
         assert network.packaged
         assert network.bytes < 1_000_000
+        ifia, pgd = job.config().evaluate.ifia, job.config().evaluate.pgd
+        assert ifia is not None
+        assert pgd is not None
+        assert ifia.eps == pgd.eps == pytest.approx(EPS)
         assert job.config().data.name == "fashion-sample"
         images = hf.data.load("fashion-sample", split="test")
         with torch.no_grad():

@@ -98,7 +98,7 @@ def _first_part(jobs: "list[ZooJob]", out: Path, plan: "DemoPlan", workers: int,
         job.prepare()
     _run(jobs, plan.images, workers, console)
     runs = {NATURAL: jobs[0].folder, HARDENED: jobs[1].folder}
-    console.print(_table(runs, "perturbation of at most 0.1 per pixel that keeps the prediction"))
+    console.print(_table(runs, "perturbation of at most 8/255 per pixel that keeps the prediction"))
     _compare(runs, ((HARDENED, NATURAL),), console)
     _draw(runs.values(), out, console)
 

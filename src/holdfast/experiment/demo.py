@@ -19,6 +19,9 @@ PASSES = {"natural": 100, "madry": 601, "trades": 751, "erar": 10_051, "erar_plu
 SETTINGS = {"erar_plus": (("method.settings.weight", "4"), ("method.settings.peak", "0"))}
 """Settings for the digits: the weight of a map of 64 pixels, and the cosine of flattened maps alone."""
 
+EPS = 8 / 255
+"""Radius of the perturbations in the first part, that of the presets of fashion-resnet."""
+
 NOISE_STEPS = 6
 """Steps of the random walk that is the control, each of 2.5 / 6 of the radius."""
 
@@ -51,12 +54,12 @@ def audit_jobs(out: Path, plan: DemoPlan) -> list[ZooJob]:
     """The natural and the hardened network of the zoo, on images that ship with the package."""
     changes = (
         ("data.name", "fashion-sample"),
-        *_measured(plan.images, plan.passes, eps=0.1, ig_steps=30),
+        *_measured(plan.images, plan.passes, eps=EPS, ig_steps=30),
         ("evaluate.batch_size", "16"),
         ("evaluate.strongest.limit", "none"),
         ("evaluate.pgd.limit", "100"),
         ("evaluate.pgd.steps", "20"),
-        ("evaluate.pgd.step_size", "0.0125"),
+        ("evaluate.pgd.step_size", f"{2.5 * EPS / 20:.4g}"),
     )
     return [
         ZooJob(
