@@ -1,5 +1,7 @@
 """The fast_kernels convolutions and poolings against PyTorch's own: values and derivatives to the second order."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -46,6 +48,33 @@ def test_convolution_equals_the_library_in_value_gradient_and_second_derivative(
         found = twice(x, w, b, **steps)
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    channels=st.sampled_from([1, 2, 3, 4, 6]),
+    kernel=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    padding=st.integers(0, 2),
+    sides=st.sampled_from([(8, 8), (6, 10), (7, 8)]),
+    weights=st.booleans(),
+    twice_=st.booleans(),
+)
+def test_convolution_in_channels_last_equals_the_library(
+    channels: int, kernel: tuple[int, int], padding: int, sides: tuple[int, int], weights: bool, twice_: bool
+) -> None:
+    """With two to four colours the gradient in the image is computed in blocks of pixels."""
+    make = torch.Generator().manual_seed(0)
+    x = torch.randn(2, channels, *sides, generator=make, dtype=torch.float64, requires_grad=True)
+    w = torch.randn(5, channels, *kernel, generator=make, dtype=torch.float64, requires_grad=weights)
+    wanted, results = [x, w] if weights else [x], []
+    for mode in (nullcontext(), fast_kernels(layout=torch.channels_last, twice=twice_)):
+        with mode:
+            y = F.conv2d(x, w, padding=padding)
+        first = torch.autograd.grad(y.pow(3).sum(), wanted, create_graph=True)
+        second = torch.autograd.grad(sum(g.pow(2).sum() for g in first), wanted)
+        results.append((y, *first, *second))
+    for plain, fast in zip(*results, strict=True):
+        torch.testing.assert_close(fast, plain, rtol=1e-9, atol=1e-7)
 
 
 @pytest.mark.parametrize("channels", [1, 5])

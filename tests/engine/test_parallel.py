@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast.engine import parallel
+from holdfast.engine.gradients import images_per_pass
 from holdfast.engine.parallel import map_chunks
 from holdfast.engine.passes import add_passes, count_passes
 from holdfast.losses import CrossEntropy, IGNorm
@@ -205,3 +206,10 @@ def test_without_pytorchs_private_names_chunks_run_one_after_the_other(monkeypat
     torch.set_num_threads(1)
     assert seen == [threading.current_thread().name] * 3
     assert not parallel.examples_are_independent(net, torch.rand(1, 1, 2, 2))
+
+
+def test_chunks_have_equal_size_and_large_images_still_pass_together() -> None:
+    sizes = map_chunks(network(), torch.empty(1, 1, 2, 2), 16, 5, lambda part: part.stop - part.start)
+    assert sizes == [4, 4, 4, 4]
+    assert map_chunks(network(), torch.empty(1, 1, 2, 2), 0, 5, lambda part: part) == []
+    assert [images_per_pass(torch.empty(1, 3, side, side)) for side in (32, 128, 224, 1024)] == [85, 8, 6, 1]

@@ -35,6 +35,7 @@ def cases(*, quick: bool = False) -> Iterator[Case]:
         ("torch", _erar_inner_step),
         ("torch", _erar_step),
         ("torch", residual_cases),
+        ("captum", _audit),
     )
     for package, make in makers:
         if find_spec(package) is not None:
@@ -235,6 +236,29 @@ def _erar_step(quick: bool) -> Iterator[Case]:
         theirs=partial(_training_step, METHODS["ig_sum_norm"](model, **paper), x, y),
         target=1 / 1.15,
         rounds=2,
+    )
+
+
+def _audit(quick: bool) -> Iterator[Case]:
+    """Prediction and explanation under attack. The two search differently; their cost is compared, not their result."""
+    model, (x, _) = network(), images(2 if quick else 16)
+    y = model(x).argmax(1)
+    steps, points, k = (2, 4, 50) if quick else (50, 50, 200)
+    strongest = hf.recipes.strongest(eps=EPS, k=k, ig_steps=points, passes=100 if quick else 2000)
+    pgd = hf.recipes.pgd(eps=EPS, steps=steps)
+
+    def ours() -> None:
+        pgd(model, x, y, keys=keys(len(x)))
+        strongest(model, x, y, keys=keys(len(x)))
+
+    yield Case(
+        name=f"audit, {len(x)} images, {points} points, paper-cnn",
+        peer="captum and a loop over images",
+        ours=ours,
+        theirs=lambda: plain.audit_one_by_one(model, x, y, eps=EPS, steps=steps, k=k, points=points),
+        target=4.0,
+        rounds=2,
+        their_passes=plain.passes_of_audit(len(x), steps=steps, points=points),
     )
 
 

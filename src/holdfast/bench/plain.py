@@ -85,3 +85,42 @@ def map_gradient(net: nn.Module, x: Tensor, y: Tensor, clean: Tensor, *, beta: f
     amount = (x * gradient).abs().sum(1)
     distance = 1 - torch.cosine_similarity(amount.flatten(1), clean.flatten(1), dim=1)
     return torch.autograd.grad(distance.sum(), x)[0]
+
+
+def audit_one_by_one(net: nn.Module, x: Tensor, y: Tensor, *, eps: float, steps: int, k: int, points: int) -> Tensor:
+    """The audit that a user would put together from captum and SciPy, one image at a time; [B, 2].
+
+    For each image, whether PGD changes the prediction, and the smallest Kendall's tau that the top-k attack finds with
+    `steps` steps while the label is kept. The maps that are compared are captum's.
+    """
+    from captum.attr import IntegratedGradients
+    from scipy.stats import kendalltau  # both from the `dev` extra
+
+    explain = IntegratedGradients(net)
+
+    def shown(image: Tensor, label: int) -> Tensor:
+        found: Tensor = explain.attribute(image, target=label, n_steps=points, method="riemann_right")
+        return found.abs().sum(1).flatten().detach()
+
+    rows = []
+    for image, label in zip(x.split(1), y.tolist(), strict=True):
+        broken = pgd(net, image, y.new_tensor([label]), eps=eps, step_size=eps / 4, steps=steps)
+        clean = shown(image, label)
+        top = torch.zeros_like(clean).index_fill(0, clean.argsort(descending=True, stable=True)[:k], 1.0)
+        current, smallest = image.clone(), 1.0
+        for _ in range(steps):
+            moving = current.detach().requires_grad_()
+            with plain_kernels(), softplus_surrogate(1.0):
+                mass = (path_map(net, moving, label, points, graph=True) * top).sum()
+            (gradient,) = torch.autograd.grad(mass, moving)
+            current = (current - 2.5 * eps / steps * gradient.sign()).clamp(image - eps, image + eps).clamp(0, 1)
+            tau = float(kendalltau(clean.numpy(), shown(current, label).numpy()).statistic)
+            if int(net(current).argmax()) == label:
+                smallest = min(smallest, tau)
+        rows.append([float(int(net(broken).argmax()) != label), smallest])
+    return torch.tensor(rows)
+
+
+def passes_of_audit(images: int, *, steps: int, points: int) -> int:
+    """Example-passes of `audit_one_by_one`: PGD, the maps of captum, the gradients of the search, and the labels."""
+    return images * ((2 * steps + 1) + 2 * points * (1 + steps) + 4 * points * steps + steps)

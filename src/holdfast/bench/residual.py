@@ -1,7 +1,7 @@
 """The engine on residual networks, against the plain ten-line versions in both memory layouts."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 
 import torch
@@ -33,11 +33,22 @@ def residual_networks(quick: bool) -> Iterator[tuple[str, nn.Module, int, int]]:
         yield "ResNet-20", resnet20_cifar10().eval(), 32, 50
 
 
+def residual_work(net: nn.Module, side: int, batch: int) -> tuple[Callable[[], Tensor], Callable[[], Tensor]]:
+    """Our side of both comparisons: first and second order."""
+    x = _images(side, batch)
+    y = net(x).argmax(1)
+    return _first_order("", "", net, net, x, y, x).ours, _second_order("", "", net, net, x, y, x).ours
+
+
+def _images(side: int, batch: int) -> Tensor:
+    x, _ = images(batch, (3, side, side))
+    return (x + 0.05 * torch.rand(x.shape, generator=torch.Generator().manual_seed(0))).clamp(0, 1)
+
+
 def residual_cases(quick: bool) -> Iterator[Case]:
     """First and second order on every network, each against the plain version in both layouts."""
     for name, net, side, batch in residual_networks(quick):
-        x, _ = images(batch, (3, side, side))
-        x = (x + 0.05 * torch.rand(x.shape, generator=torch.Generator().manual_seed(0))).clamp(0, 1)
+        x = _images(side, batch)
         y = net(x).argmax(1)
         for layout, memory in LAYOUTS.items():
             peer = copy.deepcopy(net)

@@ -3,10 +3,15 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil, floor, sqrt
 from statistics import median
 from typing import Any
 
+from holdfast.engine.passes import count_passes
 from holdfast.errors import HoldfastError
+
+TIGHT = 0.1
+"""A row is noisy if the confidence interval of its median is wider than this share of the median."""
 
 
 class UnequalError(HoldfastError):
@@ -28,11 +33,17 @@ class Case:
     tolerance: float = 0.0
     rounds: int | None = None
     """Upper limit on the rounds, for long work; None means no limit."""
+    their_passes: int | None = None
+    """Example-passes of the peer, if they are to be compared, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """Median seconds of both sides and the median ratio over the rounds, with the range of its middle 90 %."""
+    """Median seconds of both sides and the median ratio over the rounds, with the range of its middle 90 %.
+
+    `median_interval` is a 95 % confidence interval of the median ratio; it becomes narrower with more rounds. `passes`
+    are the example-passes of both sides, ours first.
+    """
 
     name: str
     peer: str
@@ -44,6 +55,16 @@ class Timing:
     rounds: int
     difference: float | None
     target: float
+    pairs: tuple[tuple[float, float], ...] = ()
+    """Seconds of every round, ours first."""
+    median_interval: tuple[float, float] = (0.0, 0.0)
+    passes: tuple[int, int] | None = None
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the confidence interval of the median ratio is wider than `TIGHT` of the ratio."""
+        low, high = self.median_interval
+        return high - low > TIGHT * self.ratio
 
     @property
     def reached(self) -> bool:
@@ -51,27 +72,50 @@ class Timing:
         return self.ratio >= self.target
 
 
-def time_case(case: Case, *, rounds: int) -> Timing:
-    """Time `rounds` rounds with alternating order; with `difference`, first run both once and compare the results."""
+def time_case(case: Case, *, rounds: int, known: Timing | None = None) -> Timing:
+    """Time `rounds` rounds with alternating order; with `difference`, first run both once and compare the results.
+
+    `known` is an earlier timing of the same case; its rounds count, too.
+    """
     rounds = min(rounds, case.rounds or rounds)
-    difference = None
-    if case.difference is not None:
+    difference, passes, pairs = (None, None, []) if known is None else (known.difference, known.passes, [*known.pairs])
+    if known is None and case.difference is not None:
         difference = case.difference(case.ours(), case.theirs())
         if not difference <= case.tolerance:
             raise UnequalError(f"{case.name}: results differ from {case.peer} by {difference:g} > {case.tolerance:g}.")
-    pairs = [_one_round(case, ours_first=number % 2 == 0) for number in range(rounds)]
+    if known is None and case.their_passes is not None:
+        with count_passes() as counter:
+            case.ours()
+        passes = (counter.passes, case.their_passes)
+    pairs += [_one_round(case, ours_first=number % 2 == 0) for number in range(rounds)]
+    ratios = [theirs / ours for ours, theirs in pairs]
     return Timing(
         name=case.name,
         peer=case.peer,
         ours=median(ours for ours, _ in pairs),
         theirs=median(theirs for _, theirs in pairs),
         ours_range=_middle([ours for ours, _ in pairs]),
-        ratio=median(theirs / ours for ours, theirs in pairs),
-        interval=_middle([theirs / ours for ours, theirs in pairs]),
-        rounds=rounds,
+        ratio=median(ratios),
+        interval=_middle(ratios),
+        rounds=len(pairs),
         difference=difference,
         target=case.target,
+        pairs=tuple(pairs),
+        median_interval=median_interval(ratios),
+        passes=passes,
     )
+
+
+def median_interval(values: list[float]) -> tuple[float, float]:
+    """A 95 % confidence interval of the median from order statistics, whatever the distribution.
+
+    >>> median_interval([float(i) for i in range(1, 26)])
+    (8.0, 18.0)
+    """
+    ordered = sorted(values)
+    reach = 0.98 * sqrt(len(ordered))  # 1.96 standard deviations of the number of values below the median
+    low, high = floor((len(ordered) - 1) / 2 - reach), ceil((len(ordered) - 1) / 2 + reach)
+    return ordered[max(0, low)], ordered[min(len(ordered) - 1, high)]
 
 
 def seconds(work: Callable[[], Any]) -> float:

@@ -128,6 +128,14 @@ class _Shape:
         return self.image[1] <= THIN and self.groups == 1
 
     @property
+    def in_blocks(self) -> bool:
+        """Whether the gradient in the image is computed in blocks of 2 x 2 pixels."""
+        plain = self.stride == (1, 1) and self.dilation == (1, 1) and self.layout is torch.channels_last
+        fits = all(side % BLOCK == 0 for side in self.image[2:])
+        reach = all(k > p for k, p in zip(self.kernel[2:], self.padding, strict=True))
+        return self.thin and self.image[1] > 1 and plain and fits and reach
+
+    @property
     def windows(self) -> dict[str, Any]:
         return {
             "kernel_size": self.kernel[2:],
@@ -158,7 +166,31 @@ def _channels_innermost(t: Tensor) -> Tensor:
     return t.as_strided(t.shape, (channels * height * width, 1, channels * width, channels))
 
 
+BLOCK = 2
+"""Side of a block of pixels whose gradients are computed together."""
+
+
+def _spread_blocks(y: Tensor, w: Tensor, shape: _Shape) -> Tensor:
+    """The gradient in the image as a convolution of stride 2 that has the colours of 2 x 2 pixels as its channels.
+
+    The library computes 16 channels at a time, of which an image with three colours uses three; a block uses twelve.
+    """
+    (out, colours, rows, columns), (height, width) = w.shape, shape.image[2:]
+    blocks = w.new_zeros(colours, BLOCK, BLOCK, out, rows + BLOCK - 1, columns + BLOCK - 1)
+    turned = w.flip(2, 3).transpose(0, 1)
+    for a in range(BLOCK):
+        for b in range(BLOCK):
+            blocks[:, a, b, :, a : a + rows, b : b + columns] = turned
+    blocks = blocks.flatten(0, 2).contiguous(memory_format=torch.channels_last)
+    margin = rows - 1 - shape.padding[0], columns - 1 - shape.padding[1]
+    found = F.conv2d(y.contiguous(memory_format=torch.channels_last), blocks, stride=BLOCK, padding=margin)
+    parts = found.reshape(-1, colours, BLOCK, BLOCK, height // BLOCK, width // BLOCK).permute(0, 1, 4, 2, 5, 3)
+    return parts.reshape(-1, colours, height, width)
+
+
 def _spread(y: Tensor, w: Tensor, shape: _Shape) -> Tensor:
+    if shape.in_blocks:
+        return _spread_blocks(y, w, shape)
     if shape.thin:
         columns = w.flatten(1).T.expand(y.shape[0], -1, -1) @ y.flatten(2)
         return F.fold(columns, shape.image[2:], **shape.windows)
@@ -331,7 +363,8 @@ def _convolution(
     dilation: tuple[int, int],
     groups: int,
 ) -> Tensor:
-    if mode.layout is torch.channels_last and not mode.twice and x.shape[1] > 1:
+    wide = x.shape[1] > THIN or (x.shape[1] > 1 and weight.requires_grad)
+    if mode.layout is torch.channels_last and not mode.twice and wide:
         x = x.contiguous(memory_format=torch.channels_last)
         return F.conv2d(x, weight, bias, stride, padding, dilation, groups)
     shape = _Shape(x.shape, weight.shape, stride, padding, dilation, groups, mode.layout)

@@ -73,10 +73,10 @@ def map_chunks(
     """
     ways = _ways(model, like, total, points)
     if ways == 1 or _PRIVATE is None:
-        return list(map(work, slices(total, most)))
+        return list(map(work, slices(total, _equal(total, -(-total // most)))))
     function_modes, _, _ = _PRIVATE
     chunks = -(-total // (most * ways)) * ways
-    parts = slices(total, -(-total // chunks))
+    parts = slices(total, _equal(total, chunks))
     grad, modes, threads = torch.is_grad_enabled(), function_modes(), torch.get_num_threads()
 
     def in_thread(part: slice) -> tuple[Result, int]:
@@ -98,6 +98,11 @@ def map_chunks(
         torch.set_num_threads(threads)  # setting the number in a new thread also sets it for future threads
     add_passes(sum(passes for _, passes in found), 1)
     return [result for result, _ in found]
+
+
+def _equal(total: int, chunks: int) -> int:
+    """The size of a chunk if `total` examples are divided into that many equal chunks."""
+    return -(-total // max(1, chunks)) or 1
 
 
 def slices(total: int, size: int) -> list[slice]:
