@@ -34,6 +34,15 @@ def test_the_cost_is_said_once_after_the_first_batch() -> None:
     assert len(said) == 1
 
 
+def test_the_cost_of_processes_that_attack_a_batch_each() -> None:
+    counter, said, now = PassCounter(), [], iter([0.0, 20.0])
+    cost = CostEstimate(("random",), counter, say=said.append, clock=lambda: next(now), batch_size=16)
+    cost.progress("accuracy", 64, 64)
+    counter.passes = 32_000  # of the 16 images of this process; the other process has attacked 16, too
+    cost.progress("random", 32, 64)
+    assert said[0].startswith("32 of 64 images took 20 s: 2,000 example-passes per image, 3,200 per second; about 20 s")
+
+
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(1e9, (64, 50)), (100.0, (20, 50)), (50.0, (20, 25)), (4.0, (8, 5)), (1e-3, (1, 5))]
 )

@@ -241,9 +241,12 @@ def _measured(
     from holdfast.engine.passes import count_passes
     from holdfast.evaluation.audit import audit as run_audit
     from holdfast.evaluation.cost import CostEstimate
+    from holdfast.training.distributed import current
 
     with count_passes() as counter:
         cost = CostEstimate(settings.attack_names, counter, say=lambda text: console.print(text, highlight=False))
+        if current().world_size > 1:
+            cost.batch_size = settings.batch_size
 
         def told_both(what: str, done: int, total: int) -> None:
             on_progress(what, done, total)

@@ -14,13 +14,15 @@ class CostEstimate:
     """Watches the progress of an evaluation and describes its cost after the first batch.
 
     Pass `progress` to `evaluate` as `on_progress`. `attacks` are the names of the attacks in their order; a batch is
-    done when the last of them is.
+    done when the last of them is. If several processes attack a batch each, `batch_size` is the size of the batch whose
+    passes `counter` counts.
     """
 
     attacks: tuple[str, ...]
     counter: PassCounter
     say: Callable[[str], None]
     clock: Clock = time.monotonic
+    batch_size: int | None = None
     _started: float | None = field(default=None, init=False)
     _passes: int = field(default=0, init=False)
     _told: bool = field(default=False, init=False)
@@ -32,6 +34,8 @@ class CostEstimate:
         elif not self._told and what == self.attacks[-1] and self._started is not None:
             self._told = True
             seconds, passes = self.clock() - self._started, self.counter.passes - self._passes
+            if self.batch_size is not None:
+                passes = round(passes * done / min(done, self.batch_size))
             self.say(describe_cost(done, total, seconds, passes))
 
 
