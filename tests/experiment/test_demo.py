@@ -16,7 +16,6 @@ from holdfast.experiment.demo import (
     QUICK,
     DemoPlan,
     audit_jobs,
-    has_networks,
     steps_of,
     training_jobs,
 )
@@ -49,7 +48,7 @@ def test_every_method_but_natural_gets_the_same_passes(steps: int) -> None:
 def test_all_networks_are_measured_in_the_same_way() -> None:
     plan = DemoPlan(images=5, passes=77, limit=9, digit_passes=88)
     both = [(training_jobs(Path("runs"), plan), 9, 88), (audit_jobs(Path("runs"), plan), 5, 77)]
-    for jobs, images, passes in both if has_networks() else both[:1]:
+    for jobs, images, passes in both:
         (evaluate,) = {job.config().evaluate.model_dump_json() for job in jobs}
         wanted = jobs[0].config().evaluate
         assert evaluate
@@ -60,7 +59,6 @@ def test_all_networks_are_measured_in_the_same_way() -> None:
         assert wanted.ifia.ig_steps == wanted.strongest.ig_steps
 
 
-@pytest.mark.skipif(not has_networks(), reason="this zoo has no fashion-resnet networks")
 def test_the_networks_are_small_and_ship_with_the_package() -> None:
     known = {network.name: network for network in hf.zoo.list()}
     for job in audit_jobs(Path("runs"), QUICK):

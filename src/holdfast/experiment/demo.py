@@ -6,7 +6,7 @@ from pathlib import Path
 from holdfast.experiment.jobs import Job
 from holdfast.experiment.zoo_job import ZooJob
 from holdfast.runs.names import CONTROL, STRONGEST
-from holdfast.zoo.index import PREFIX, list_networks
+from holdfast.zoo.index import PREFIX
 
 NATURAL, HARDENED = "natural", "erar_plus"
 NETWORKS = tuple(f"{PREFIX}fashion-resnet/{method}" for method in (NATURAL, HARDENED))
@@ -43,11 +43,6 @@ class DemoPlan:
 
 QUICK = DemoPlan(images=6, passes=200, steps=12, limit=6, digit_passes=200)
 """A smoke test: the same parts in less than a minute; its figures mean nothing."""
-
-
-def has_networks() -> bool:
-    """Whether the zoo of this package has the two networks of the first part."""
-    return set(NETWORKS) <= {f"{PREFIX}{network.name}" for network in list_networks()}
 
 
 def audit_jobs(out: Path, plan: DemoPlan) -> list[ZooJob]:
