@@ -169,7 +169,7 @@ def test_overlay_map_and_image_by_keyboard(show: Open, audit_file: Path) -> None
     assert page.execute_script(visible) == ["picture as-map"] * 6
     press(page, keys().ARROW_RIGHT)
     assert page.execute_script(visible) == ["picture as-image"] * 6
-    find(page, ".switch label:first-child").click()
+    find(page, ".switch label").click()
     assert page.execute_script(visible) == ["picture as-overlay"] * 6
     press(page, keys().TAB)
     assert page.switch_to.active_element.tag_name == "pre"

@@ -26,7 +26,7 @@ def code_of(path: Path) -> str:
 
 def test_there_is_a_tutorial_for_each_task() -> None:
     names = {path.stem for path in PAGES}
-    assert names == {"start", "audit", "harden", "loss", "map", "report", "reproduce", "cluster"}
+    assert names == {"start", "audit", "harden", "loop", "loss", "map", "report", "reproduce", "cluster"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)

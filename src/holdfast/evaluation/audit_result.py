@@ -51,6 +51,11 @@ class Audit:
         return str(self.summary["audit"]["verdict"]["sentence"])
 
     @property
+    def decisive(self) -> str:
+        """The attack that decided the verdict."""
+        return str(self.summary["audit"]["verdict"]["attack"])
+
+    @property
     def comparison(self) -> str:
         """One sentence that says which of several maps holds best; empty if there is one map."""
         return str(self.summary.get("maps", {}).get("sentence", ""))
