@@ -13,6 +13,7 @@ SHORT = {
     "architecture": "Architecture",
     "equations": "Equations and tests",
     "paper-notes": "Paper, released code, ours",
+    "findings": "Findings",
     "recipes": "How the recipes were found",
     "performance": "Speed",
     "scaling": "Several machines",
