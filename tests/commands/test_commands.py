@@ -51,8 +51,7 @@ def test_reproduce_skips_what_is_there(tmp_path: Path, capsys: pytest.CaptureFix
     rows = tmp_path / "digits" / "natural" / "examples.csv"
     before = rows.stat().st_mtime_ns
     assert main(words) == 0
-    assert [path.stat().st_mtime_ns for path in rows] == before
-    assert len(rows) == 2
+    assert rows.stat().st_mtime_ns == before
     assert list((tmp_path / "table-digits").glob("*.md"))
     assert "natural" in capsys.readouterr().out
 

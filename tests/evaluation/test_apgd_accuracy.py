@@ -144,4 +144,4 @@ def test_audit_says_it_on_request(model, data) -> None:
     settings = hf.AuditSettings(eps=0.1, steps=2, ig_steps=2, limit=12, strong=False, apgd=True)
     audit = hf.audit(model, data, settings)
     assert audit.summary["apgd_accuracy_n"] == 12
-    assert f"{audit.summary['apgd_accuracy']:.0%} under APGD on 12" in str(audit)
+    assert f"{100 * audit.summary['apgd_accuracy']:.0f} % under APGD on 12" in str(audit)

@@ -80,13 +80,14 @@ def test_published_configs_and_measurements_are_understood(folder: Path) -> None
     assert make_config(config.preset, overrides=[("seed", str(config.seed))]).method.name == config.method.name
     if not (folder / "measured.json").exists():
         return
-    measured, protocol = read_json(folder / "measured.json"), protocol_of(config, MeasureOptions(as_before=True))
-    attacks = {"pgd": protocol.pgd, **protocol.attacks}
+    measured = read_json(folder / "measured.json")
+    before, now = (protocol_of(config, MeasureOptions(as_before=old)) for old in (True, False))
+    attacks = {"pgd": now.pgd, "apgd": now.apgd, **now.attacks, **before.attacks}
     known = {name.removeprefix("attack ") for name in measured if name.startswith("attack ")}
     assert {"pgd", "ifia-topk", "random"} <= known <= set(attacks)
     for name in known:
         assert same(measured[f"attack {name}"], words_of(attacks[name])), name
-    assert {row.attack for row in read_run(folder).examples.rows} == known - {"pgd"}
+    assert {row.attack for row in read_run(folder).examples.rows} == known - {"pgd", "apgd"}
 
 
 @needs_results

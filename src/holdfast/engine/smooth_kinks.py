@@ -119,17 +119,16 @@ def _gate(z: Tensor, sharpness: float | Tensor, leak: Leak) -> Gate:
 class _SmoothSlope(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, dy: Tensor, z: Tensor, sharpness: float | Tensor, leak: Leak, known: Gate) -> Tensor:
-        dy = like_in_memory(dy, z)
         ctx.sharpness, ctx.leak = sharpness, leak
-        ctx.save_for_backward(dy, z, *known)
-        return dy * known[1]
+        ctx.save_for_backward(dy, z, *known)  # dy itself: a copy would cut the graph of a third derivative
+        return like_in_memory(dy, z) * known[1]
 
     @staticmethod
     def backward(ctx: Any, ddx: Tensor) -> tuple[Tensor | None, ...]:
         dy, z, gate, slope = ctx.saved_tensors
         if torch.is_grad_enabled():  # a third derivative is wanted: differentiate the formula
             return (*_derivatives(ddx, dy, z, ctx.sharpness, ctx.leak), None, None, None)
-        dz, ddx = None, like_in_memory(ddx, z)
+        dz, dy, ddx = None, like_in_memory(dy, z), like_in_memory(ddx, z)
         if ctx.needs_input_grad[1]:
             dz = torch.ops.aten.sigmoid_backward(ddx * dy, gate).mul_(ctx.sharpness * (1 - ctx.leak))
         return ddx * slope if ctx.needs_input_grad[0] else None, dz, None, None, None

@@ -57,7 +57,7 @@ def harden(
     >>> import holdfast as hf
     >>> net = hf.models.build("digits-cnn", seed=0)
     >>> digits = hf.data.load("digits")
-    >>> hf.harden(net, digits, eps=0.1, steps=2, strong=False, limit=4, passes=1, progress=False).plan.steps
+    >>> hf.harden(net, digits, eps=0.1, steps=2, strong=False, limit=40, passes=1, progress=False).plan.steps
     2
     """
     if settings is not None and options:
