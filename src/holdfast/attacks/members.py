@@ -40,6 +40,21 @@ FIRST_OFFER = 0.6
 """The share of a search after which its iterates are judged."""
 
 
+class Adam:
+    """The direction of Adam (Kingma and Ba 2015) for gradients shaped like `like`, without a step size."""
+
+    def __init__(self, like: Tensor) -> None:
+        self.mean, self.square, self.steps = torch.zeros_like(like), torch.zeros_like(like), 0
+
+    def direction(self, gradient: Tensor) -> Tensor:
+        """The mean of the gradients so far, divided by the root of the mean of their squares; both unbiased."""
+        self.steps += 1
+        self.mean = FIRST_MOMENT * self.mean + (1 - FIRST_MOMENT) * gradient
+        self.square = SECOND_MOMENT * self.square + (1 - SECOND_MOMENT) * gradient.square()
+        mean = self.mean / (1 - FIRST_MOMENT**self.steps)
+        return mean / ((self.square / (1 - SECOND_MOMENT**self.steps)).sqrt() + 1e-8)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ascent:
     """Ascends `loss` on the exact-value surrogate with Adam and a cosine step size.
@@ -79,8 +94,7 @@ class Ascent:
         """
         clean = self.loss.remember(problem.clean_maps)
         safe = SAFE_MARGIN * margins(_logits(problem, problem.x), problem.y).clamp_min(1e-12)
-        mean, square = torch.zeros_like(start), torch.zeros_like(start)
-        due = _due(steps, offers)
+        adam, due = Adam(start), _due(steps, offers)
         x_adv, eps = start, problem.ball.eps
         for step in range(steps):
             progress = first + (1 - first) * step / max(1, steps - 1)
@@ -88,10 +102,7 @@ class Ascent:
             lost = (flatten(gradient) == 0).all(1)
             random_steps += lost
             gradient = gradient + _towards_label(problem, x_adv, safe)
-            mean = FIRST_MOMENT * mean + (1 - FIRST_MOMENT) * gradient
-            square = SECOND_MOMENT * square + (1 - SECOND_MOMENT) * gradient.square()
-            unbiased = (mean / (1 - FIRST_MOMENT ** (step + 1)), square / (1 - SECOND_MOMENT ** (step + 1)))
-            direction = _or_noise(problem, unbiased[0] / (unbiased[1].sqrt() + 1e-8), number + step)
+            direction = _or_noise(problem, adam.direction(gradient), number + step)
             if not isinstance(problem.ball, Linf):
                 direction = problem.ball.step(direction)
             cosine = 0.5 * (1 + math.cos(math.pi * (first + (1 - first) * step / steps)))

@@ -10,7 +10,7 @@ from torch import Tensor
 from holdfast import rng
 from holdfast.attacks.balls import Linf
 from holdfast.attacks.base import clean_side
-from holdfast.attacks.members import FIRST_MOMENT, SECOND_MOMENT, Ascent
+from holdfast.attacks.members import Adam, Ascent
 from holdfast.attacks.problem import Problem
 from holdfast.attribution.saliency import map_of
 from holdfast.engine.modes import evaluating
@@ -76,18 +76,14 @@ def fit_universal(
         for number in range(STARTS):
             signs = rng.signs(rng.combine(everything.keys[:1], number), everything.x[:1])
             worst.offer(ball.eps * signs)
-        delta = worst.delta
-        mean, square = torch.zeros_like(delta), torch.zeros_like(delta)
+        delta, adam = worst.delta, Adam(worst.delta)
         for step in range(steps):
             rows = (torch.arange(batch_size, device=x.device) + step * batch_size) % len(everything)
             part = everything.rows(rows.unique())
             there = ball.project(part.x + delta, part.x)
             gradient = member.gradient(part, there, step / max(1, steps - 1), step).mean(0, keepdim=True)
-            mean = FIRST_MOMENT * mean + (1 - FIRST_MOMENT) * gradient
-            square = SECOND_MOMENT * square + (1 - SECOND_MOMENT) * gradient.square()
-            moment, scale = mean / (1 - FIRST_MOMENT ** (step + 1)), square / (1 - SECOND_MOMENT ** (step + 1))
             rate = member.rate * 0.5 * (1 + math.cos(math.pi * step / steps)) * ball.eps
-            delta = (delta + rate * moment / (scale.sqrt() + 1e-8)).clamp(-ball.eps, ball.eps)
+            delta = (delta + rate * adam.direction(gradient)).clamp(-ball.eps, ball.eps)
             if (step + 1) % max(1, steps // OFFERS) == 0:
                 worst.offer(delta)
                 worst.offer(ball.eps * delta.sign())

@@ -25,7 +25,7 @@ PAIRS = (("trades", "natural"), ("erar_plus", "natural"), ("erar_plus", "madry")
 
 NEXT = (
     Step(
-        text="Audit your own network: how far can a perturbation that nobody sees move its maps?",
+        text="Audit your own network: how far can an invisible perturbation move its maps?",
         command="holdfast audit --model package.module:build --weights w.pt --data images/ --out runs/mine",
     ),
     Step(

@@ -73,7 +73,7 @@ class _Cluster:
         if not has_accounting():
             self.tell(
                 "warning: this Slurm keeps no accounting; if it forgets a job before this command has seen its end, "
-                "nobody can say why the job ended. The run is sent again all the same."
+                "the reason why the job ended is not known. The run is sent again."
             )
 
     def run(self, todo: Sequence[Job], watch: Callable[[], None]) -> None:

@@ -16,7 +16,7 @@ MOST = 5
 
 
 def attacked_by_both(views: Sequence[RunView]) -> list[Picture]:
-    """The images whose maps were attacked in every run, by id, so that nobody chose them."""
+    """The images whose maps were attacked in every run, ordered by id instead of by damage."""
     found = [picture for picture in pictures(views) if len(picture.shots) == len(views)]
     moved = [picture for picture in found if all(shot.row and shot.row.outcome == "attacked" for shot in picture.shots)]
     return sorted(moved, key=lambda picture: picture.id)[:MOST]

@@ -122,7 +122,7 @@ def _without_record(config: Any) -> Preprocessing | None:
 
 
 def _class_names(config: Any) -> tuple[str, ...]:
-    """The names of the outputs in order; empty for the names LABEL_0, LABEL_1, ... that nobody gave."""
+    """The names of the outputs in order; empty for the names LABEL_0, LABEL_1, ... that transformers fills in."""
     table = getattr(config, "id2label", None) or {}
     names = tuple(str(table[at]) for at in range(len(table)) if at in table)
     return () if len(names) != len(table) or all(n == f"LABEL_{at}" for at, n in enumerate(names)) else names
