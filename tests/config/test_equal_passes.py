@@ -9,7 +9,7 @@ from holdfast.config.methods import complete
 from holdfast.recipes import METHODS
 
 ROWS = ("madry-continued", "trades", "ig_norm", "ig_sum_norm", "erar", "igr", "erar_plus")
-EQUAL = {"gtsrb": (303_000, (3, 32, 32), 43)}
+EQUAL = {"gtsrb": (303_000, (3, 32, 32), 43), "flower17": (64_700, (3, 32, 32), 17)}
 
 
 @pytest.mark.parametrize("method", ROWS)

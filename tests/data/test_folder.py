@@ -32,6 +32,8 @@ def test_everything(pets: Path) -> None:
     assert whole.y.tolist() == [0] * 5 + [1] * 5
     assert (whole.image_shape, whole.name) == ((3, 5, 6), "pets")
     assert whole.source == "folder pets (10 images, 1 other files ignored)"
+    assert whole.file_names == tuple(f"{pet}/{number}.png" for pet in ("cat", "dog") for number in range(5))
+    assert whole.subset([7, 0]).file_names == ("dog/2.png", "cat/0.png")
 
 
 def test_holdout(pets: Path) -> None:
@@ -88,6 +90,7 @@ def test_damaged_files_are_counted_and_named(pets: Path) -> None:
     found = data.load(pets, split="all", skip_unreadable=True)
     assert found.x[:, 0, 0, 0].tolist() == [0, 1, 2, 4, 100, 102, 103, 104]
     assert found.y.tolist() == [0] * 4 + [1] * 4
+    assert found.file_names[3:5] == ("cat/4.png", "dog/0.png")
     assert found.notes == ("2 of 10 image files cannot be read and are left out: cat/3.png, dog/1.png",)
     assert found.source == "folder pets (8 images, 1 other files ignored, 2 unreadable)"
     for path in pets.rglob("*.png"):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast import data
-from holdfast.data.transforms import balance, equalize
+from holdfast.data.transforms import balance, equalize, mirror, resize
 from holdfast.data.transforms.class_balance import FIRST_MADE_ID, projective, random_maps, warp
 from holdfast.data.transforms.histogram import equalize_images
 from holdfast.errors import InputError
@@ -119,13 +119,39 @@ def test_warp_by_whole_pixels_and_identity() -> None:
     assert torch.equal(warp(x, right), torch.cat([x[..., :1], x[..., :-1]], -1))
 
 
+def test_mirror_adds_each_image_with_an_id_of_its_own() -> None:
+    train = replace(DIGITS, split="train")
+    out = mirror(train)
+    count = len(train)
+    assert torch.equal(out.x[:count], train.x)
+    assert out.x[count][0, 0].tolist() == train.x[0][0, 0].tolist()[::-1]
+    assert torch.equal(out.y[count:], train.y)
+    assert len(set(out.ids.tolist())) == 2 * count
+    both = data.load("digits", transforms=["balance:to=150", "mirror"])
+    assert len(set(both.ids.tolist())) == len(both) == 3000  # also with made examples
+    with pytest.raises(InputError, match="a training split to mirror"):
+        mirror(DIGITS)
+
+
+def test_resize_changes_the_size_only() -> None:
+    flat = replace(DIGITS, x=torch.full_like(DIGITS.x, 7))
+    out = resize(flat, to=4)
+    assert out.x.shape[1:] == (1, 4, 4)
+    assert (out.x == 7).all()
+    assert out.source == "scikit-learn | resized to 4 x 4"
+    assert torch.equal(out.ids, DIGITS.ids)
+    assert data.load("digits", split="test", transforms="resize:to=16").image_shape == (1, 16, 16)
+
+
 def test_refusals() -> None:
     with pytest.raises(InputError, match="a training split"):
         balance(DIGITS)
     train = replace(DIGITS, split="train")
     with pytest.raises(InputError, match="at least one example of each class"):
         balance(train.subset([0]))
-    with pytest.raises(InputError, match=r"a transform \(equalize, balance, rgb, grey\), got 'equalise'"):
+    with pytest.raises(
+        InputError, match=r"a transform \(equalize, balance, mirror, resize, rgb, grey\), got 'equalise'"
+    ):
         data.load("digits", transforms="equalise")
     for text in ("balance:too=3", "balance:to=many", "equalize:to=3"):
         with pytest.raises(InputError, match="as key=number"):

@@ -4,6 +4,7 @@ import json
 import shlex
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +42,8 @@ def quick(digits, tmp_path_factory: pytest.TempPathFactory) -> tuple[Audit, Path
     """A small audit from Python that writes its files."""
     out = tmp_path_factory.mktemp("audit")
     options = {"eps": 0.1, "steps": 2, "ig_steps": 3, "limit": 12, "batch_size": 12, "strong": False}
-    return hf.audit(trained("digits-cnn", 8), digits, out=out, model_name="my net", **options), out
+    named = replace(digits, file_names=tuple(f"{i}.png" for i in digits.ids.tolist()))
+    return hf.audit(trained("digits-cnn", 8), named, out=out, model_name="my net", **options), out
 
 
 def test_python_writes_the_page_too(quick: tuple[Audit, Path]) -> None:
@@ -59,6 +61,8 @@ def test_python_writes_the_page_too(quick: tuple[Audit, Path]) -> None:
     moved = [row for row in answer.evaluation.rows if (row.attack, row.outcome) == ("ifia-topk", "attacked")]
     worst = min(moved, key=lambda row: (row.score("top_k"), row.score("kendall")))
     assert panels.ids[0] == worst.id
+    assert panels.names[0] == f"{worst.id}.png"
+    assert f"<h3>{worst.id}.png, class" in page
 
 
 def test_representations_are_short(quick: tuple[Audit, Path], digits) -> None:

@@ -18,7 +18,8 @@ class Dataset:
 
     `checksum` is the content checksum of the whole decoded split, before any subset or transform. `source` names the
     transforms. Together with `ids`, the two identify the pixels exactly. `notes` say what a reader of results should
-    know, such as the files that could not be read.
+    know, such as the files that could not be read. `file_names` is the name of each image's file, for reports; it is
+    empty if the images have none.
     """
 
     x: Tensor  # uint8 [N, C, H, W], or float32 in [0, 1]
@@ -30,6 +31,7 @@ class Dataset:
     source: str
     checksum: str
     notes: tuple[str, ...] = ()
+    file_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.x.dtype not in (torch.uint8, torch.float32) or self.x.dim() != 4:
@@ -41,6 +43,8 @@ class Dataset:
         for field, value in (("y", self.y), ("ids", self.ids)):
             if value.dtype != torch.int64 or value.shape != self.x.shape[:1]:
                 raise expected(f"{field} as int64 [{len(self.x)}]", got=f"{value.dtype} {tuple(value.shape)}")
+        if self.file_names and len(self.file_names) != len(self.x):
+            raise expected(f"{len(self.x)} file names, or none", got=len(self.file_names))
         if len(self.y) and not (self.y.min() >= 0 and self.y.max() < self.num_classes):
             raise expected(
                 f"labels 0 to {self.num_classes - 1} for {self.num_classes} class names",
@@ -70,7 +74,8 @@ class Dataset:
         chosen = torch.as_tensor(indices, dtype=torch.int64)
         if len(chosen) and not (chosen.min() >= 0 and chosen.max() < len(self)):
             raise expected(f"indices from 0 to {len(self) - 1}", got=f"{chosen.min()} to {chosen.max()}")
-        return replace(self, x=self.x[chosen], y=self.y[chosen], ids=self.ids[chosen])
+        names = tuple(self.file_names[at] for at in chosen.tolist()) if self.file_names else ()
+        return replace(self, x=self.x[chosen], y=self.y[chosen], ids=self.ids[chosen], file_names=names)
 
     def stratified(self, n: int, seed: int = 0) -> "Dataset":
         """Stratified subset of `n` examples, chosen by hash of (seed, id), so it is the same on every platform."""
@@ -87,6 +92,7 @@ def make_dataset(
     source: str,
     checksum: str = "",
     notes: tuple[str, ...] = (),
+    file_names: tuple[str, ...] = (),
 ) -> Dataset:
     """Wrap decoded arrays without copying. Ids count from 0; the checksum is computed unless given."""
     return Dataset(
@@ -99,6 +105,7 @@ def make_dataset(
         source=source,
         checksum=checksum or arrays.checksum(),
         notes=notes,
+        file_names=file_names,
     )
 
 

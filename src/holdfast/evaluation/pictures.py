@@ -51,4 +51,5 @@ def make_panels(
         perturbed=x_adv.half().cpu().numpy(),
         clean_map=shown[0],
         perturbed_map=shown[1],
+        names=part.file_names,
     )

@@ -58,6 +58,7 @@ def load_folder(
         class_names=listing.class_names,
         source=_source(path, listing, read, unlabelled),
         notes=(*listing.notes, *read.notes),
+        file_names=read.names,
     )
 
 
@@ -68,9 +69,10 @@ def is_divided(path: Path) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class _Read:
-    """The decoded images, and the names of the files that could not be read, with the reason."""
+    """The decoded images with the names of their files, and the names of the files that could not be read."""
 
     arrays: Arrays
+    names: tuple[str, ...]
     unreadable: tuple[str, ...]
     total: int
 
@@ -148,6 +150,7 @@ def _read(listing: Listing, geometry: Geometry, skip: bool) -> _Read:
         raise damage.errors[min(damage.errors)]
     return _Read(
         arrays=make_arrays(x[: len(kept)], np.array([listing.labels[at] for at in kept]), layout="NHWC"),
+        names=tuple(listing.name_of(paths[at]) for at in kept),
         unreadable=tuple(listing.name_of(paths[at]) for at in sorted(damage.errors)),
         total=len(paths),
     )

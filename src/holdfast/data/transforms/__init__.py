@@ -7,14 +7,22 @@ from functools import partial
 from holdfast.data.dataset import Dataset
 from holdfast.data.transforms.class_balance import balance
 from holdfast.data.transforms.histogram import equalize
-from holdfast.data.transforms.image_form import grey, rgb
+from holdfast.data.transforms.image_form import grey, resize, rgb
+from holdfast.data.transforms.mirrored import mirror
 from holdfast.errors import expected
 
-__all__ = ["TRANSFORMS", "Transform", "apply", "balance", "equalize", "grey", "parse", "rgb"]
+__all__ = ["TRANSFORMS", "Transform", "apply", "balance", "equalize", "grey", "mirror", "parse", "resize", "rgb"]
 
 Transform = Callable[[Dataset], Dataset]
 
-TRANSFORMS: dict[str, Callable[..., Dataset]] = {"equalize": equalize, "balance": balance, "rgb": rgb, "grey": grey}
+TRANSFORMS: dict[str, Callable[..., Dataset]] = {
+    "equalize": equalize,
+    "balance": balance,
+    "mirror": mirror,
+    "resize": resize,
+    "rgb": rgb,
+    "grey": grey,
+}
 
 
 def parse(text: str) -> Transform:

@@ -53,6 +53,7 @@ def balance(dataset: Dataset, *, to: int | None = None, seed: int = 0) -> Datase
         y=torch.cat([dataset.y, labels]),
         ids=torch.cat([dataset.ids, ids]),
         source=f"{dataset.source} | balance(to={to}, seed={seed})",
+        file_names=(),  # generated examples have none
     )
 
 

@@ -36,6 +36,11 @@ def grey(dataset: Dataset) -> Dataset:
     return with_channels(dataset, "grey")
 
 
+def resize(dataset: Dataset, *, to: int) -> Dataset:
+    """The whole images, without a crop, as squares of `to` pixels a side (Pillow's BILINEAR)."""
+    return with_geometry(dataset, Geometry(size=to))
+
+
 def with_geometry(dataset: Dataset, geometry: Geometry) -> Dataset:
     """The images resized and cropped, with the filters of Pillow."""
     _, height, width = dataset.image_shape
