@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import holdfast as hf
 from holdfast.bench import plain
 from holdfast.bench.timing import Case
-from holdfast.bench.work import images, keys, network, relative_difference
+from holdfast.bench.work import images, keys, network, relative_distance
 from holdfast.engine.modes import frozen
 from holdfast.losses import CrossEntropy, MapCosine
 from holdfast.types import Pair
@@ -97,7 +97,7 @@ def _second_order(
         peer=f"ten lines, {layout}",
         ours=ours,
         theirs=lambda: plain.map_gradient(peer, start, y, clean["map"], beta=BETA),
-        difference=relative_difference,
+        difference=relative_distance,
         tolerance=0.01,
         target=1.0,
     )

@@ -34,6 +34,11 @@ def relative_difference(a: Tensor, b: Tensor) -> float:
     return float((a - b).abs().max() / b.abs().max())
 
 
+def relative_distance(a: Tensor, b: Tensor) -> float:
+    """The Euclidean distance divided by the norm of `b`; one pixel whose map is zero up to rounding hardly counts."""
+    return float((a - b).norm() / b.norm())
+
+
 def share_that_differs(a: Tensor, b: Tensor) -> float:
     """The share of pixels that differ; the sign of a gradient near zero can differ by rounding."""
     return float(((a - b).abs() > 1e-5).double().mean())
