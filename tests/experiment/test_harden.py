@@ -239,7 +239,7 @@ def test_time_decides_on_the_steps_and_on_the_audits(trained: dict[str, torch.Te
     assert [plan.steps for plan in plans] == [90, 20, 600]  # 3/4 of the time; at least 20; at most 60 epochs
     assert asked == [0.5, pytest.approx(0.0125), 125.0]
     assert (plans[0].every, plans[0].warm_up_steps) == (5, 27)
-    assert plans[0].method["weight"] == 250.0  # a map term of size 4 at a distance of 0.016
+    assert plans[0].method["weight"] == 188.0  # a map term of size 3 at a distance of 0.016
 
 
 class Unused(Net):

@@ -38,7 +38,7 @@ def harden(
     quantize: bool = False,
     method_args: tuple[str, ...] = (),
     steps: int | None = None,
-    lr: Number = "3e-4",
+    lr: Annotated[str | None, arg(metavar="NUMBER")] = None,
     batch_size: int = 50,
     batch_norm: Literal["fixed", "update"] = "fixed",
     limit: int = 200,
@@ -97,7 +97,8 @@ def harden(
         quantize: Round float pixels of an .npz file to multiples of 1/255.
         method_args: Settings of the method, as key=value, for example weight=8 trades_weight=1.
         steps: Number of training steps, instead of as many as fit into the time.
-        lr: Largest learning rate; it rises and falls once over the run.
+        lr: Largest learning rate; it rises and falls once over the run. By default 1e-3, or 1e-4 for networks with
+            layer norm, such as transformers.
         batch_size: Images per step.
         batch_norm: Keep the statistics of batch norm fixed, or update them as in ordinary training.
         limit: Largest number of images of the audits.
@@ -135,7 +136,7 @@ def harden(
         max_accuracy_drop=max_accuracy_drop / 100,
         holdout=holdout,
         steps=steps,
-        lr=parse_number("lr", lr),
+        lr=None if lr is None else parse_number("lr", lr),
         batch_size=batch_size,
         batch_norm=batch_norm,
         limit=limit,

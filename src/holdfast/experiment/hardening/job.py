@@ -156,14 +156,14 @@ class Job:
 
         modes = fine_tuning_modes(self.network, batch_norm=self.settings.batch_norm)
         with frozen_parameters(self.network, plan.unreached), modes:
-            optimizer = OPTIMIZERS["adam"](lr=self.settings.lr)(self.network)
+            optimizer = OPTIMIZERS["adam"](lr=plan.lr)(self.network)
             fit(
                 guarded,
                 loader,
                 optimizer,
                 FitSettings(
                     steps=plan.steps,
-                    schedule=OneCycle(lr=self.settings.lr, steps=plan.steps, rise=RISE),
+                    schedule=OneCycle(lr=plan.lr, steps=plan.steps, rise=RISE),
                     warm_up=WARM_UP,
                     seed=self.settings.seed,
                     max_grad_norm=GRADIENT_NORM,

@@ -19,6 +19,7 @@ class HardenSettings:
     `method_settings` changes. `minutes` is the time for everything; it decides on the number of training steps and of
     audited images. `steps`, `limit` (images of the audits) and `passes` set them directly; `passes` is the budget of
     the audits' attacks per image: passes of the strongest attack or, if `strong` is false, steps of the top-k attack.
+    `lr` is the largest learning rate; by default it depends on the layers of the network (`plan.learning_rate`).
 
     Training goes on with weaker robustness terms whenever the accuracy on held-out images is more than
     `max_accuracy_drop` (a share, 0.02 is two points) below that of the original network. `holdout` is the share (or
@@ -40,7 +41,7 @@ class HardenSettings:
     max_accuracy_drop: float = 0.02
     holdout: int | float = 0.2
     steps: int | None = None
-    lr: float = 3e-4
+    lr: float | None = None
     batch_size: int = 50
     limit: int = 200
     passes: int | None = None
