@@ -25,7 +25,7 @@ Whole: TypeAlias = NDArray[Any]  # int32 or int64
 Flags: TypeAlias = NDArray[np.bool_]
 
 LOW_32 = (1 << 32) - 1
-AT_A_TIME = 1 << 19  # entries per block of rows; bounds the memory
+AT_A_TIME = 1 << 17  # entries per block of rows: its arrays stay in the second-level cache
 WORTH_A_THREAD = 1 << 15  # entries; below this a second thread does not save time
 COMPARED_DIRECTLY = 64  # entries; below this, comparing all pairs is as fast as another halving
 
