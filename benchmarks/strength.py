@@ -35,10 +35,11 @@ def main() -> None:
     parser.add_argument("--passes", type=int, nargs="+", default=[2000])
     parser.add_argument("--leave-one-out", action="store_true")
     parser.add_argument("--no-old", action="store_true")
+    parser.add_argument("--builder", help="package.module:function of a run's own network")
     options = parser.parse_args()
     for run in options.runs:
         config = config_from_file(run / "config.toml")
-        model = hf.load(run).eval()
+        model = hf.load(run, network=options.builder).eval()
         data = load_data(config, "test").stratified(options.limit, seed=SEED)
         wanted = config.evaluate.ifia
         assert wanted is not None
