@@ -21,7 +21,7 @@ from holdfast.config import config_from_file
 from holdfast.data import to_float
 from holdfast.engine.passes import count_passes
 from holdfast.experiment.run import load_data
-from holdfast.recipes.attacks import strongest
+from holdfast.recipes import strongest
 from holdfast.runs.names import STRONGEST
 
 SEED = 5

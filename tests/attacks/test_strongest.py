@@ -11,7 +11,7 @@ import holdfast as hf
 from holdfast.attacks import Schedule
 from holdfast.attacks.problem import to_grey_levels
 from holdfast.engine.passes import count_passes
-from holdfast.recipes.attacks import members, strongest
+from holdfast.recipes.attacks.strongest import members, strongest
 
 
 def attack(passes: int = 300, **changes) -> hf.attacks.StrongestAttack:

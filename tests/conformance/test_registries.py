@@ -92,6 +92,12 @@ def test_kinds_of_ifia(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_methods_are_public(name: str) -> None:
+    assert getattr(hf.recipes, name) is METHODS[name]
+    assert name in hf.recipes.__all__
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_methods(name: str) -> None:
     """One step of every method lowers nothing to NaN, reaches all weights, and logs its parts."""
     known = inspect.signature(METHODS[name]).parameters

@@ -21,7 +21,7 @@ from holdfast.experiment.demo import (
 )
 from holdfast.experiment.jobs import progress_of
 from holdfast.experiment.zoo_job import ZooJob
-from holdfast.recipes.methods import METHODS as RECIPES
+from holdfast.recipes import METHODS as RECIPES
 
 
 @pytest.mark.parametrize("method", METHODS)

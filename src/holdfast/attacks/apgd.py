@@ -20,7 +20,7 @@ from holdfast.attacks.active import ActiveExamples
 from holdfast.attacks.ascent import Seen, look
 from holdfast.attacks.balls import Ball
 from holdfast.attacks.pgd import AttackResult, nothing_yet
-from holdfast.engine.checks import check_images, check_keys, check_labels
+from holdfast.engine.checks import check_batch, check_labels
 from holdfast.engine.gradients import check_chunk, images_per_pass
 from holdfast.engine.modes import evaluating, frozen
 from holdfast.engine.ops import per_example
@@ -161,9 +161,7 @@ class APGD:
 
     def run(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor, active: Tensor | None = None) -> AttackResult:
         """The perturbed images with details of the search; examples that are not `active` [B] stay unchanged."""
-        check_images(x)
-        check_labels(y, x.shape[0])
-        check_keys(keys, x.shape[0])
+        check_batch(x, y, keys)
         x, result = x.detach(), nothing_yet(x)
         rows = torch.arange(x.shape[0], device=x.device) if active is None else active.nonzero().flatten()
         if rows.numel() == 0:

@@ -23,7 +23,7 @@ from holdfast.engine.ops import flatten, per_example
 from holdfast.engine.parallel import map_chunks
 from holdfast.engine.passes import add_passes
 from holdfast.engine.second_order import second_order
-from holdfast.losses.base import select
+from holdfast.losses.base import Clean, select
 from holdfast.losses.soft_ranks import AnnealedLoss
 from holdfast.models.exact_value import exact_value_surrogate
 
@@ -92,16 +92,15 @@ class Ascent:
         The search starts at progress `first`, with narrower widths and smaller steps. `number` selects the points at
         which sampled maps start. Steps without a gradient are counted in `random_steps` [B].
         """
-        clean = self.loss.remember(problem.clean_maps)
-        safe = SAFE_MARGIN * margins(_logits(problem, problem.x), problem.y).clamp_min(1e-12)
+        clean = self.prepare(problem)
         adam, due = Adam(start), _due(steps, offers)
         x_adv, eps = start, problem.ball.eps
         for step in range(steps):
             progress = first + (1 - first) * step / max(1, steps - 1)
-            gradient = self._gradient(problem, x_adv, clean, progress, number + step)
+            gradient = self._gradient(problem, x_adv, clean["loss"], progress, number + step)
             lost = (flatten(gradient) == 0).all(1)
             random_steps += lost
-            gradient = gradient + _towards_label(problem, x_adv, safe)
+            gradient = gradient + _towards_label(problem, x_adv, clean["safe"])
             direction = _or_noise(problem, adam.direction(gradient), number + step)
             if not isinstance(problem.ball, Linf):
                 direction = problem.ball.step(direction)
@@ -110,13 +109,17 @@ class Ascent:
             if step + 1 in due:
                 yield x_adv
 
-    def gradient(self, problem: Problem, x_adv: Tensor, progress: float, step: int) -> Tensor:
-        """The direction of one step at `progress`: up the loss and, where the margin is small, up the margin."""
+    def prepare(self, problem: Problem) -> Clean:
+        """What a search computes once: the clean side of the loss, and the margins [B] below which a label is close."""
         safe = SAFE_MARGIN * margins(_logits(problem, problem.x), problem.y).clamp_min(1e-12)
-        clean = self.loss.remember(problem.clean_maps)
-        return self._gradient(problem, x_adv, clean, progress, step) + _towards_label(problem, x_adv, safe)
+        return {"loss": self.loss.remember(problem.clean_maps), "safe": safe}
 
-    def _gradient(self, problem: Problem, x_adv: Tensor, clean: object, progress: float, step: int) -> Tensor:
+    def gradient(self, problem: Problem, x_adv: Tensor, clean: Clean, progress: float, step: int) -> Tensor:
+        """The direction of one step at `progress`: up the loss and, where the margin is small, up the margin."""
+        up = self._gradient(problem, x_adv, clean["loss"], progress, step)
+        return up + _towards_label(problem, x_adv, clean["safe"])
+
+    def _gradient(self, problem: Problem, x_adv: Tensor, clean: Clean, progress: float, step: int) -> Tensor:
         """The gradient of the loss in the image, divided by its mean absolute value."""
         loss = self.loss.at(progress, step)
         width = self.widths[0] * (self.widths[1] / self.widths[0]) ** progress
@@ -129,7 +132,7 @@ class Ascent:
                 there = x_adv[part].detach().requires_grad_()
                 with exact_value_surrogate(width):
                     found = searched(problem.model, there, problem.y[part], create_graph=True)
-                value = loss.distance(saliency_map(found, straight_through=True), select(clean, part))  # type: ignore[arg-type]
+                value = loss.distance(saliency_map(found, straight_through=True), select(clean, part))
                 (gradient,) = torch.autograd.grad(value.sum(), there)
             return gradient
 

@@ -16,7 +16,7 @@ from holdfast import rng
 from holdfast.attacks.active import ActiveExamples
 from holdfast.attacks.ascent import Seen, look
 from holdfast.attacks.balls import Ball
-from holdfast.engine.checks import check_images, check_keys, check_labels
+from holdfast.engine.checks import check_batch, check_labels
 from holdfast.engine.gradients import check_chunk, images_per_pass
 from holdfast.engine.modes import evaluating, frozen
 from holdfast.engine.ops import flatten
@@ -134,9 +134,7 @@ class PGD:
 
         `maps` are saliency maps of x that the caller has already computed, by attribution.
         """
-        check_images(x)
-        check_labels(y, x.shape[0])
-        check_keys(keys, x.shape[0])
+        check_batch(x, y, keys)
         if self.quantize:
             _check_grid(x)
         x, result = x.detach(), nothing_yet(x)

@@ -9,7 +9,7 @@ from torch import Tensor
 from holdfast.attacks.balls import Ball
 from holdfast.attacks.base import CleanSide, ExplanationResult, Outcome, check_eval_k, clean_side, compare
 from holdfast.attribution.saliency import map_of
-from holdfast.engine.checks import check_images, check_keys, check_labels
+from holdfast.engine.checks import check_batch
 from holdfast.engine.gradients import images_per_pass
 from holdfast.engine.modes import evaluating
 from holdfast.engine.predictions import predictions
@@ -49,9 +49,7 @@ class ProposalAttack:
         self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor, clean: CleanSide | None = None
     ) -> ExplanationResult:
         """The proposals with the outcome and the scores of every example."""
-        check_images(x)
-        check_labels(y, x.shape[0])
-        check_keys(keys, x.shape[0])
+        check_batch(x, y, keys)
         check_eval_k(self.eval_k, x)
         x = x.detach()
         with evaluating(model):

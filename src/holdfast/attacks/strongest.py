@@ -30,7 +30,7 @@ from holdfast.attacks.members import Ascent, contrast_images, squares
 from holdfast.attacks.problem import Problem
 from holdfast.attacks.worst import HEADLINES, Worst
 from holdfast.attribution.saliency import map_of
-from holdfast.engine.checks import check_images, check_keys, check_labels
+from holdfast.engine.checks import check_batch
 from holdfast.engine.modes import evaluating, frozen
 from holdfast.errors import expected
 from holdfast.metrics.maps import has_ranking
@@ -141,9 +141,7 @@ class StrongestAttack:
         self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor, clean: CleanSide | None = None
     ) -> StrongestResult:
         """The worst images with the outcome and the scores of every example."""
-        check_images(x)
-        check_labels(y, x.shape[0])
-        check_keys(keys, x.shape[0])
+        check_batch(x, y, keys)
         check_eval_k(self.eval_k, x)
         x = x.detach()
         with evaluating(model):

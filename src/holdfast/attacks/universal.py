@@ -15,6 +15,7 @@ from holdfast.attacks.problem import Problem
 from holdfast.attribution.saliency import map_of
 from holdfast.engine.modes import evaluating
 from holdfast.errors import expected
+from holdfast.losses.base import select
 from holdfast.metrics.maps import has_ranking
 from holdfast.metrics.registry import METRICS
 from holdfast.types import Attribution, Model
@@ -76,14 +77,16 @@ def fit_universal(
         for number in range(STARTS):
             signs = rng.signs(rng.combine(everything.keys[:1], number), everything.x[:1])
             worst.offer(ball.eps * signs)
+        prepared = member.prepare(everything)
         delta, adam = worst.delta, Adam(worst.delta)
         for step in range(steps):
             rows = (torch.arange(batch_size, device=x.device) + step * batch_size) % len(everything)
-            part = everything.rows(rows.unique())
+            rows = rows.unique()
+            part = everything.rows(rows)
             there = ball.project(part.x + delta, part.x)
-            gradient = member.gradient(part, there, step / max(1, steps - 1), step).mean(0, keepdim=True)
+            gradient = member.gradient(part, there, select(prepared, rows), step / max(1, steps - 1), step)
             rate = member.rate * 0.5 * (1 + math.cos(math.pi * step / steps)) * ball.eps
-            delta = (delta + rate * adam.direction(gradient)).clamp(-ball.eps, ball.eps)
+            delta = (delta + rate * adam.direction(gradient.mean(0, keepdim=True))).clamp(-ball.eps, ball.eps)
             if (step + 1) % max(1, steps // OFFERS) == 0:
                 worst.offer(delta)
                 worst.offer(ball.eps * delta.sign())

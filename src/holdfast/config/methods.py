@@ -21,7 +21,7 @@ def complete(config: RunConfig) -> RunConfig:
 
 def _schema(name: str) -> type[Section]:
     """The keyword arguments of a method as a strict table."""
-    from holdfast.recipes.methods import METHODS
+    from holdfast.recipes import METHODS
 
     if name not in METHODS:
         best = nearest(name.replace("-", "_"), METHODS)

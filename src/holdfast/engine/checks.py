@@ -61,3 +61,10 @@ def check_keys(keys: Tensor, batch: int) -> None:
     if not isinstance(keys, Tensor) or keys.dtype != torch.int64 or keys.shape != (batch,):
         got = f"{keys.dtype} of shape {list(keys.shape)}" if isinstance(keys, Tensor) else type(keys).__name__
         raise expected(f"int64 keys [{batch}]", got=got, fix="create them with holdfast.make_keys(seed, ids)")
+
+
+def check_batch(x: Tensor, y: Tensor, keys: Tensor) -> None:
+    """Check images, and that there is one label and one key per image."""
+    check_images(x)
+    check_labels(y, x.shape[0])
+    check_keys(keys, x.shape[0])

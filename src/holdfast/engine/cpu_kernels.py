@@ -26,6 +26,7 @@ from torch.overrides import TorchFunctionMode
 
 from holdfast.engine.layout import THIN, Copies, copies_of, laid_out, layout_of
 from holdfast.engine.modes import kernels_are_plain
+from holdfast.engine.ops import both_axes
 from holdfast.types import Model
 
 
@@ -344,7 +345,7 @@ def _fast_conv2d(
         weight = laid_out(weight, mode.layout, mode.copies)
     if not mode.weights:
         weight, bias = weight.detach(), None if bias is None else bias.detach()
-    fixed = (_two(stride), _two(padding), _two(dilation), groups)
+    fixed = (both_axes(stride), both_axes(padding), both_axes(dilation), groups)
     path = mode.path
     if path is None or x is not mode.images or len(path.t) == 1:
         return _convolution(mode, x, weight, bias, *fixed)
@@ -432,19 +433,15 @@ def _fast_max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Tensor | None:
-    window = _two(kernel_size)
-    apart = all(s >= k for s, k in zip(_two(stride or kernel_size), window, strict=True))
-    plain = _two(padding) == (0, 0) and _two(dilation) == (1, 1) and not ceil_mode and not return_indices
+    window = both_axes(kernel_size)
+    apart = all(s >= k for s, k in zip(both_axes(stride or kernel_size), window, strict=True))
+    plain = both_axes(padding) == (0, 0) and both_axes(dilation) == (1, 1) and not ceil_mode and not return_indices
     if _OWN_POOLING.get():
         return None
     if not (apart and plain and x.device.type == "cpu" and x.dim() == 4 and x.is_floating_point()):
         return None
-    maxima, _ = _Pool.apply(x, window, _two(stride or kernel_size))  # type: ignore[no-untyped-call]
+    maxima, _ = _Pool.apply(x, window, both_axes(stride or kernel_size))  # type: ignore[no-untyped-call]
     return maxima  # type: ignore[no-any-return]
-
-
-def _two(value: Any) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else (value[0], value[-1])
 
 
 _KERNELS: dict[Callable[..., Any], Callable[..., Tensor | None]] = {

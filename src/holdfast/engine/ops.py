@@ -1,4 +1,6 @@
-"""Small per-example tensor helpers."""
+"""Small helpers: shapes of per-example tensors, and settings of layers."""
+
+from typing import Any
 
 from torch import Tensor
 
@@ -11,3 +13,12 @@ def flatten(x: Tensor) -> Tensor:
 def per_example(values: Tensor, like: Tensor) -> Tensor:
     """Shape [B] values so that they broadcast against `like` [B, ...]."""
     return values.reshape(-1, *([1] * (like.dim() - 1)))
+
+
+def both_axes(value: Any) -> tuple[int, int]:
+    """A setting of a convolution or of pooling for (height, width): PyTorch takes one number, one in a tuple, or two.
+
+    >>> both_axes(2), both_axes((2,)), both_axes((2, 3))
+    ((2, 2), (2, 2), (2, 3))
+    """
+    return (value, value) if isinstance(value, int) else (value[0], value[-1])

@@ -55,6 +55,14 @@ class MapRequest:
         return (self.path, self.attribution, self.beta) == (other.path, other.attribution, other.beta)
 
 
+def clean_and_perturbed(attribution: GradientMap, score: Score) -> tuple[MapRequest, MapRequest]:
+    """The same map at x and at x'."""
+    return (
+        MapRequest(path=MapPath.TO_CLEAN, attribution=attribution, score=score),
+        MapRequest(path=MapPath.TO_PERTURBED, attribution=attribution, score=score),
+    )
+
+
 @dataclass
 class LossContext:
     """One evaluation of a loss: the model, the pair, and the values computed so far."""

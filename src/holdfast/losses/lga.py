@@ -9,7 +9,7 @@ from holdfast.attribution.gradient import Gradient
 from holdfast.attribution.scores import true_logit
 from holdfast.engine.ops import flatten
 from holdfast.losses.base import Clean, Loss
-from holdfast.losses.context import LossContext, MapPath, MapRequest
+from holdfast.losses.context import LossContext, MapRequest, clean_and_perturbed
 from holdfast.types import Score
 
 
@@ -26,9 +26,8 @@ class GradientAlignment(Loss):
     score: Score = true_logit
 
     @property
-    def requests(self) -> tuple[MapRequest, ...]:
-        paths = (MapPath.TO_CLEAN, MapPath.TO_PERTURBED)
-        return tuple(MapRequest(path=path, attribution=Gradient(), score=self.score) for path in paths)
+    def requests(self) -> tuple[MapRequest, MapRequest]:
+        return clean_and_perturbed(Gradient(), self.score)
 
     def value(self, context: LossContext, clean: Clean) -> Tensor:
         before, after = (flatten(context.map(request)) for request in self.requests)

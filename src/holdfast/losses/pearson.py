@@ -8,7 +8,7 @@ from torch import Tensor
 from holdfast.attribution.scores import true_probability
 from holdfast.engine.ops import flatten
 from holdfast.losses.base import Clean, Loss
-from holdfast.losses.context import LossContext, MapPath, MapRequest
+from holdfast.losses.context import LossContext, MapRequest, clean_and_perturbed
 from holdfast.losses.pixels import path_ig
 from holdfast.types import Model, Pair, Score
 
@@ -24,9 +24,8 @@ class AttributionPearson(Loss):
     score: Score = true_probability
 
     @property
-    def requests(self) -> tuple[MapRequest, ...]:
-        paths = (MapPath.TO_CLEAN, MapPath.TO_PERTURBED)
-        return tuple(MapRequest(path=path, attribution=path_ig(self.steps), score=self.score) for path in paths)
+    def requests(self) -> tuple[MapRequest, MapRequest]:
+        return clean_and_perturbed(path_ig(self.steps), self.score)
 
     def prepare(self, model: Model, pair: Pair) -> Clean:
         if torch.is_grad_enabled():

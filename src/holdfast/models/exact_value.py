@@ -21,8 +21,10 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from holdfast.engine.cpu_kernels import own_pooling
+from holdfast.engine.ops import both_axes
 from holdfast.engine.smooth_kinks import deviations, exact_relu
 from holdfast.errors import expected
+from holdfast.models.relu_functions import relu_functions
 
 SMALLEST_WIDTH = 1e-6
 """Width of a layer whose inputs are constant."""
@@ -56,9 +58,9 @@ class _Pool(torch.autograd.Function):
 
 def _tiles(x: Tensor, kernel: tuple[int, int], options: Mapping[str, Any]) -> bool:
     """Whether the windows tile the image."""
-    plain = _two(options["padding"]) == (0, 0) and _two(options["dilation"]) == (1, 1)
+    plain = both_axes(options["padding"]) == (0, 0) and both_axes(options["dilation"]) == (1, 1)
     whole = x.shape[2] % kernel[0] == 0 and x.shape[3] % kernel[1] == 0
-    return plain and whole and _two(options["stride"]) == kernel
+    return plain and whole and both_axes(options["stride"]) == kernel
 
 
 def _tiled(x: Tensor, dy: Tensor, width: Tensor, kernel: tuple[int, int]) -> Tensor:
@@ -73,18 +75,18 @@ def _tiled(x: Tensor, dy: Tensor, width: Tensor, kernel: tuple[int, int]) -> Ten
 
 
 def _overlapping(x: Tensor, dy: Tensor, width: Tensor, kernel: tuple[int, int], options: Mapping[str, Any]) -> Tensor:
-    (rows, columns), (top, left) = kernel, _two(options["padding"])
-    windows = {"kernel_size": kernel, "stride": _two(options["stride"]), "dilation": _two(options["dilation"])}
+    (rows, columns), (top, left) = kernel, both_axes(options["padding"])
+    windows = {
+        "kernel_size": kernel,
+        "stride": both_axes(options["stride"]),
+        "dilation": both_axes(options["dilation"]),
+    }
     lowest = torch.finfo(x.dtype).min / 4  # padding is never the maximum
     padded = F.pad(x / width, (left, left, top, top), value=lowest)
     patches = F.unfold(padded, **windows).reshape(*x.shape[:2], rows * columns, -1)
     spread = patches.softmax(2) * dy.flatten(2)[:, :, None]
     whole = F.fold(spread.flatten(1, 2), padded.shape[2:], **windows)
     return whole[:, :, top : top + x.shape[2], left : left + x.shape[3]]
-
-
-def _two(value: Any) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else (value[0], value[-1])
 
 
 def _width(z: Tensor, fraction: float) -> Tensor:
@@ -95,38 +97,8 @@ def _width(z: Tensor, fraction: float) -> Tensor:
 
 
 def _kink(z: Tensor, fraction: float, leak: float | Tensor = 0.0, inplace: bool = False) -> Tensor:
+    leak = leak.detach() if isinstance(leak, Tensor) else leak
     return exact_relu(z, 1 / _width(z, fraction), leak, inplace=inplace)
-
-
-def _relu(fraction: float, z: Tensor, inplace: bool = False) -> Tensor:
-    return _kink(z, fraction, inplace=inplace)
-
-
-def _relu_(fraction: float, z: Tensor) -> Tensor:
-    return _relu(fraction, z, inplace=True)
-
-
-def _leaky_relu(fraction: float, z: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    return _kink(z, fraction, float(negative_slope), inplace)
-
-
-def _leaky_relu_(fraction: float, z: Tensor, negative_slope: float = 0.01) -> Tensor:
-    return _leaky_relu(fraction, z, negative_slope, inplace=True)
-
-
-def _prelu(fraction: float, z: Tensor, weight: Tensor) -> Tensor:
-    leak = weight if weight.numel() == 1 else weight.reshape(1, -1, *([1] * (z.dim() - 2)))
-    return _kink(z, fraction, leak.detach())
-
-
-def _hardtanh(fraction: float, z: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    source = _source(z, inplace)
-    value = min_val + _kink(source - min_val, fraction) - _kink(source - max_val, fraction)
-    return _deliver(value, z, inplace)
-
-
-def _relu6(fraction: float, z: Tensor, inplace: bool = False) -> Tensor:
-    return _hardtanh(fraction, z, 0.0, 6.0, inplace)
 
 
 def _max_pool2d(
@@ -141,34 +113,18 @@ def _max_pool2d(
 ) -> Tensor | None:
     if x.dim() != 4 or ceil_mode or return_indices:
         return None
-    kernel = _two(kernel_size)
-    options = {"stride": _two(stride or kernel_size), "padding": _two(padding), "dilation": _two(dilation)}
+    kernel = both_axes(kernel_size)
+    options = {
+        "stride": both_axes(stride or kernel_size),
+        "padding": both_axes(padding),
+        "dilation": both_axes(dilation),
+    }
     found: Tensor = _Pool.apply(x, _width(x, fraction), kernel, options)  # type: ignore[no-untyped-call]
     return found
 
 
-def _source(z: Tensor, inplace: bool) -> Tensor:
-    return z.clone() if inplace else z  # the backward pass needs the input, which is about to be overwritten
-
-
-def _deliver(value: Tensor, z: Tensor, inplace: bool) -> Tensor:
-    return z.copy_(value) if inplace else value
-
-
 FORMS: Mapping[Callable[..., Any], Form] = {
-    F.relu: _relu,
-    torch.relu: _relu,
-    Tensor.relu: _relu,
-    F.relu_: _relu_,
-    torch.relu_: _relu_,
-    Tensor.relu_: _relu_,
-    F.relu6: _relu6,
-    F.hardtanh: _hardtanh,
-    F.leaky_relu: _leaky_relu,
-    F.leaky_relu_: _leaky_relu_,
-    F.prelu: _prelu,
-    torch.prelu: _prelu,
-    Tensor.prelu: _prelu,
+    **relu_functions(_kink),
     F.max_pool2d: _max_pool2d,
     torch.max_pool2d: _max_pool2d,
 }

@@ -10,83 +10,28 @@ with leak a (0 for the plain ReLU). As beta grows the surrogate converges to the
 |difference| <= log(2) / beta at every activation.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from holdfast.engine.smooth_kinks import softplus_relu
 from holdfast.errors import expected
+from holdfast.models.relu_functions import relu_functions
 
-Smoothed = Callable[..., Tensor]
 
-
-def soft_relu(z: Tensor, beta: float, leak: float | Tensor = 0.0) -> Tensor:
+def soft_relu(z: Tensor, beta: float, leak: float | Tensor = 0.0, inplace: bool = False) -> Tensor:
     """a z + (1 - a) softplus_beta(z), the smooth form of the ReLU with leak a."""
     if isinstance(leak, Tensor):  # of a PReLU, where it may be trained
         return leak * z + (1 - leak) * F.softplus(z, beta=beta)
-    return softplus_relu(z, beta, leak)
+    return softplus_relu(z, beta, leak, inplace=inplace)
 
 
-def _relu(beta: float, z: Tensor, inplace: bool = False) -> Tensor:
-    return softplus_relu(z, beta, inplace=inplace)
-
-
-def _relu_(beta: float, z: Tensor) -> Tensor:
-    return _relu(beta, z, inplace=True)
-
-
-def _leaky_relu(beta: float, z: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    return softplus_relu(z, beta, float(negative_slope), inplace=inplace)
-
-
-def _leaky_relu_(beta: float, z: Tensor, negative_slope: float = 0.01) -> Tensor:
-    return _leaky_relu(beta, z, negative_slope, inplace=True)
-
-
-def _prelu(beta: float, z: Tensor, weight: Tensor) -> Tensor:
-    leak = weight if weight.numel() == 1 else weight.reshape(1, -1, *([1] * (z.dim() - 2)))
-    return soft_relu(z, beta, leak)
-
-
-def _hardtanh(beta: float, z: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    source = _source(z, inplace)
-    return _deliver(min_val + soft_relu(source - min_val, beta) - soft_relu(source - max_val, beta), z, inplace)
-
-
-def _relu6(beta: float, z: Tensor, inplace: bool = False) -> Tensor:
-    return _hardtanh(beta, z, 0.0, 6.0, inplace)
-
-
-def _source(z: Tensor, inplace: bool) -> Tensor:
-    # softplus needs its input for the backward pass, so an input that will be overwritten is copied.
-    return z.clone() if inplace else z
-
-
-def _deliver(value: Tensor, z: Tensor, inplace: bool) -> Tensor:
-    return z.copy_(value) if inplace else value
-
-
-SMOOTH_FORMS: Mapping[Callable[..., Any], Smoothed] = {
-    F.relu: _relu,
-    torch.relu: _relu,
-    Tensor.relu: _relu,
-    F.relu_: _relu_,
-    torch.relu_: _relu_,
-    Tensor.relu_: _relu_,
-    F.relu6: _relu6,
-    F.hardtanh: _hardtanh,
-    F.leaky_relu: _leaky_relu,
-    F.leaky_relu_: _leaky_relu_,
-    F.prelu: _prelu,
-    torch.prelu: _prelu,
-    Tensor.prelu: _prelu,
-}
-"""All functions that apply a ReLU in PyTorch; `nn.ReLU` and related modules call one of them."""
+SMOOTH_FORMS = relu_functions(soft_relu)
+"""All functions that apply a ReLU in PyTorch, and their softplus form."""
 
 
 class softplus_surrogate(TorchFunctionMode):  # noqa: N801  (used like a function: `with softplus_surrogate(beta=1.0):`)
@@ -96,6 +41,7 @@ class softplus_surrogate(TorchFunctionMode):  # noqa: N801  (used like a functio
     network. `swapped` counts the replaced calls, so a caller can detect a network without such activations. Compiled
     code (TorchScript) is not intercepted; neither is `clamp(min=0)`, which is arithmetic, not an activation.
 
+    >>> import torch
     >>> with softplus_surrogate(beta=1.0) as surrogate:
     ...     y = torch.relu(torch.zeros(1))
     >>> round(float(y), 4), surrogate.swapped

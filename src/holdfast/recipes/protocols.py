@@ -7,7 +7,9 @@ from typing import Any
 from holdfast.attacks import ExplanationAttack
 from holdfast.attribution import make_map
 from holdfast.errors import expected
-from holdfast.recipes.attacks import ifia, ifia_ensemble, strongest
+from holdfast.recipes.attacks.ifia import ifia
+from holdfast.recipes.attacks.ifia_ensemble import ifia_ensemble
+from holdfast.recipes.attacks.strongest import strongest
 from holdfast.runs.names import CONTROL, ENSEMBLE, REFERENCE, STRONGEST, TRUE_LOGIT
 from holdfast.types import Attribution
 

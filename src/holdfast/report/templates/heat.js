@@ -7,3 +7,18 @@ function heat(share) {
   return STOPS[low].map((value, channel) => value + (STOPS[low + 1][channel] - value) * (at - low));
 }
 const HEAT = Array.from({ length: 256 }, (_, level) => heat(level / 255));
+
+// Draw an image; a map, with grey levels for its values, in the colours above.
+async function draw(canvas, address, colored) {
+  const image = new Image();
+  image.src = address;
+  await image.decode();
+  canvas.width = image.naturalWidth;
+  canvas.height = image.naturalHeight;
+  const context = canvas.getContext('2d', { willReadFrequently: colored });
+  context.drawImage(image, 0, 0);
+  if (!colored) return;
+  const pixels = context.getImageData(0, 0, canvas.width, canvas.height);
+  for (let i = 0; i < pixels.data.length; i += 4) pixels.data.set(HEAT[pixels.data[i]], i);
+  context.putImageData(pixels, 0, 0);
+}

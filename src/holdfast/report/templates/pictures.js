@@ -1,20 +1,6 @@
 // Pictures: select an example and drag between clean and perturbed; all methods share one colour scale.
 const Pictures = { current: -1, mode: 'wipe', mix: 50, stacks: [] };
 
-async function draw(canvas, address, colored) {
-  const image = new Image();
-  image.src = address;
-  await image.decode();
-  canvas.width = image.naturalWidth;
-  canvas.height = image.naturalHeight;
-  const context = canvas.getContext('2d', { willReadFrequently: colored });
-  context.drawImage(image, 0, 0);
-  if (!colored) return;
-  const pixels = context.getImageData(0, 0, canvas.width, canvas.height);
-  for (let i = 0; i < pixels.data.length; i += 4) pixels.data.set(HEAT[pixels.data[i]], i);
-  context.putImageData(pixels, 0, 0);
-}
-
 function picture(address, colored, text) {
   const canvas = make('canvas', { class: 'picture', role: 'img', 'aria-label': text });
   draw(canvas, address, colored);

@@ -6,23 +6,10 @@ let at = 0, saved = true;
 const byId = (id) => document.getElementById(id);
 const letter = (place) => String.fromCharCode(65 + place);
 
-async function drawMap(canvas, address) {
-  const image = new Image();
-  image.src = address;
-  await image.decode();
-  canvas.width = image.naturalWidth;
-  canvas.height = image.naturalHeight;
-  const context = canvas.getContext('2d', { willReadFrequently: true });
-  context.drawImage(image, 0, 0);
-  const pixels = context.getImageData(0, 0, canvas.width, canvas.height);
-  for (let i = 0; i < pixels.data.length; i += 4) pixels.data.set(HEAT[pixels.data[i]], i);
-  context.putImageData(pixels, 0, 0);
-}
-
 function choice(map, place) {
   const canvas = document.createElement('canvas');
   canvas.className = 'picture';
-  drawMap(canvas, map.map);
+  draw(canvas, map.map, true);
   const button = document.createElement('button');
   button.type = 'button';
   button.setAttribute('aria-pressed', String(votes[at] === place));
