@@ -13,6 +13,7 @@ Pointers have these forms; paths are relative to the repository root or to `src/
 import ast
 import pydoc
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "holdfast"
@@ -82,7 +84,15 @@ def test_no_machine_paths() -> None:
             assert f"/{owner}/" not in page.read_text()
 
 
-@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
+NETWORKS = ("resnet20.py",)
+"""Examples that define a network for the command line."""
+
+
+@pytest.mark.parametrize(
+    "script",
+    sorted(path for path in (ROOT / "examples").glob("*.py") if path.name not in NETWORKS),
+    ids=lambda p: p.name,
+)
 def test_examples_run(script: Path, tmp_path: Path) -> None:
     picture = tmp_path / "picture.png"
     done = subprocess.run(
@@ -90,6 +100,13 @@ def test_examples_run(script: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert picture.stat().st_size > 5_000
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_example_networks_run(name: str) -> None:
+    pytest.importorskip("pytorchcv", reason="no pytorchcv here: `pip install --no-deps pytorchcv`")
+    build = runpy.run_path(str(ROOT / "examples" / name))["build"]
+    assert build(num_classes=43).eval()(torch.zeros(2, 3, 32, 32)).shape == (2, 43)
 
 
 @pytest.mark.parametrize(("name", "at_least"), [("equations.md", 100), ("reliability.md", 50)])
