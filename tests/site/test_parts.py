@@ -133,6 +133,7 @@ def test_the_leaderboard_has_the_figures_of_the_summaries() -> None:
         summary = json.loads((Path(view.run.folder) / "summary.json").read_text())
         found = dict(zip(titles, row, strict=True))
         assert found["Run", "Dataset"] == summary["dataset"]
+        assert found["Run", "Network"] == summary["network"]
         assert float(found["Accuracy", "Natural"]) == summary["natural_accuracy"]
         for attack, group in leaderboard.ATTACKS.items():
             value = found.get((group, "Kendall"), "")

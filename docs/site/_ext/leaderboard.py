@@ -21,8 +21,8 @@ ATTACKS = {
     CONTROL: "Random noise",
     REFERENCE: "Reference attack",
     ENSEMBLE: "Ensemble of 8",
-    TRUE_LOGIT: "Strongest, true logit",
     STRONGEST: "Strongest attack",
+    TRUE_LOGIT: "Strongest, true logit",
 }
 """Attack -> title of its columns, which are shown if some run has it."""
 MAPS = ("top_k", "kendall")
@@ -57,6 +57,7 @@ def _minutes(view: RunView) -> Cell:
 RUN = (
     Column("Run", "Method", "text", lambda view: Cell(value=_method(view))),
     Column("Run", "Dataset", "text", lambda view: Cell(value=view.dataset)),
+    Column("Run", "Network", "text", lambda view: Cell(value=view.network)),
     Column("Accuracy", "Natural", "percent", lambda view: _cell(view.natural)),
     Column("Accuracy", "PGD", "percent", lambda view: _cell(view.pgd)),
 )
