@@ -4,6 +4,7 @@ result = holdfast.audit(model, holdfast.data.load("images/", split="all"))
 print(result)
 """
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -14,6 +15,7 @@ import torch
 from torch import nn
 
 from holdfast.attacks.base import ExplanationAttack
+from holdfast.attacks.strongest import StrongestAttack
 from holdfast.attribution import make_map
 from holdfast.config import check_eps
 from holdfast.data.dataset import Dataset, to_float
@@ -30,7 +32,7 @@ from holdfast.evaluation.protocol import EvaluationProtocol, OnProgress
 from holdfast.models import Classifier
 from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd
 from holdfast.report import view_runs, write_report
-from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST, TRUE_LOGIT, on_map
+from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST, TRUE_LOGIT, attack_of, on_map
 from holdfast.runs.provenance import without_folders
 from holdfast.runs.run import read_run
 from holdfast.runs.summary import RunInfo
@@ -190,6 +192,7 @@ def audit(
     for one in settings.by_map.values():
         check_before_attacks(network, data.stratified(limit, settings.seed), _explained(one), device)
     named, command = model_name or type(network.net).__name__, tuple((origin or {}).get("command", ()))
+    protocol = _protocol(settings, k)
     about: dict[str, Any] = {
         "model": without_folders(named),
         "data": without_folders(data_name) or data.name,
@@ -198,7 +201,7 @@ def audit(
         "split": data.split,
         "k": k,
         "settings": _described(settings),
-        "told": [*notes, *data.notes],
+        "told": [*notes, *data.notes, *_small_budget(network, data, settings, protocol, device)],
         **(origin or {}),
         "command": [without_folders(word) for word in command],
     }
@@ -211,7 +214,6 @@ def audit(
         audit=about,
         maps=settings.map_names,
     )
-    protocol = _protocol(settings, k)
     try:
         done = evaluate(network, data, protocol, info=info, out=out, device=device, on_progress=on_progress)
     except KeyboardInterrupt:
@@ -219,6 +221,29 @@ def audit(
         raise
     write_page(out, info)
     return Audit(evaluation=done, settings=settings, k=k, command=command)
+
+
+def _small_budget(
+    network: Classifier,
+    data: Dataset,
+    settings: AuditSettings,
+    protocol: EvaluationProtocol,
+    device: torch.device | str | None,
+) -> list[str]:
+    """A note if `passes` is less than what the strongest attacks take with their fewest steps."""
+    x, together = to_float(data.x[:1], device), settings.attack_names
+    fewest = [
+        attack.fewest_passes(network, x) / _share_of(attack_of(name), together)
+        for name, attack in protocol.attacks.items()
+        if isinstance(attack, StrongestAttack)
+    ]
+    kept = math.ceil(max(fewest, default=0))
+    if settings.passes >= kept:
+        return []
+    return [
+        f"the attacks took their fewest steps and may exceed the budget of {settings.passes:,} passes per image; "
+        f"they keep one of {kept:,} or more"
+    ]
 
 
 def write_page(out: Path | str | None, info: RunInfo | None = None) -> None:
@@ -277,8 +302,11 @@ def fit_to_minutes(
         spent = clock() - started
     maps = 1 + _share_of(STRONGEST, settings.attack_names) * (len(settings.map_names) - 1)  # passes count per map
     each = maps * spent / max(1, counter.passes) if strong else spent / len(few) / tried
+    if strong:  # the fewest steps may take more passes than they were given
+        least = max(least, math.ceil(counter.passes / len(few) / maps))
     wanted = len(data) if settings.limit is None else min(settings.limit, len(data))
-    limit, depth = fit_images_and_steps(each, most, wanted, 60 * minutes * SHARE_FOR_ATTACKS, fewest_steps=least)
+    seconds = 60 * minutes * SHARE_FOR_ATTACKS
+    limit, depth = fit_images_and_steps(each, most, wanted, seconds, fewest_steps=min(least, most))
     return _with(replace(settings, limit=limit), unit, depth)
 
 
