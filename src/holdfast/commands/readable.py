@@ -18,10 +18,10 @@ def with_readable_types(command: Callable[..., Any]) -> None:
 
     parameters = inspect.signature(command).parameters
     for name, kind in command.__annotations__.items():
-        fields = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+        origin: Any = get_origin(kind)
+        fields = get_args(kind)[0] if origin is Annotated else kind
         if isinstance(fields, type) and is_dataclass(fields):
             with_readable_types(fields)
-        origin: Any = get_origin(kind)
         if (origin is Union or origin is UnionType) and NoneType in get_args(kind):
             shown = "|".join(type_name(part) for part in get_args(kind) if part is not NoneType)
             default = parameters[name].default

@@ -102,6 +102,8 @@ class AuditSettings:
 
     def __post_init__(self) -> None:
         check_eps(self.eps)
+        if self.passes < 1:
+            raise expected("passes >= 1", got=self.passes)
         if len(names := self.map_names) != len(set(names)):
             raise expected("maps with different names", got=", ".join(names))
 
@@ -240,8 +242,9 @@ def _small_budget(
     kept = math.ceil(max(fewest, default=0))
     if settings.passes >= kept:
         return []
+    each = "per image and map" if len(settings.map_names) > 1 else "per image"
     return [
-        f"the attacks took their fewest steps and may exceed the budget of {settings.passes:,} passes per image; "
+        f"the attacks took their fewest steps and may exceed the budget of {settings.passes:,} passes {each}; "
         f"they keep one of {kept:,} or more"
     ]
 
@@ -352,7 +355,7 @@ def _attacks(settings: AuditSettings, k: int, together: tuple[str, ...]) -> dict
             map_options={"score": "centred-logit"} if centred and name == CONTROL else {},  # that of the verdict
             attribution=settings.attribution,
             search_ig_steps=search,
-            strongest=strong | {"passes": round(_share_of(name, together) * settings.passes)},
+            strongest=strong | {"passes": max(1, round(_share_of(name, together) * settings.passes))},
             ensemble={"steps": max(1, settings.steps // 2), "search_ig_steps": search},
             control_steps=CONTROL_STEPS if settings.strong else None,
         )
