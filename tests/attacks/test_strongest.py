@@ -10,6 +10,7 @@ from tests.trained import digits, trained, trained_by
 import holdfast as hf
 from holdfast.attacks import Schedule
 from holdfast.attacks.problem import to_grey_levels
+from holdfast.attacks.strongest import fewest_passes
 from holdfast.engine.passes import count_passes
 from holdfast.recipes.attacks.strongest import members, strongest
 
@@ -146,6 +147,17 @@ def test_schedule_by_hand() -> None:
     assert plan.pilot == (24, 24, 10, 24)  # 0.4 * 1469 / 4 = 146.9 passes of 6, 6, 14, 6
     assert plan.finish == (73, 73, 31, 73)  # 0.6 * 1469 / 2 = 440.7
     assert plan.rounds == 1
+
+
+def test_fewest_passes_by_hand() -> None:
+    # scored and offers as above; pilot 2 * (6 + 6 + 14 + 6) = 64, finish 2 * 28 = 56
+    assert fewest_passes(members(10), points=50, judge_points=5) == 311 + 220 + 64 + 56
+    net, x = tiny_net(), tiny_images(3)
+    small = attack(passes=1)
+    with count_passes() as counter:
+        small.run(net, x, net(x).argmax(1), keys=torch.arange(3))
+    fewest = small.fewest_passes(net, x)
+    assert 0.5 * fewest < counter.passes / 3 <= fewest
 
 
 def test_an_image_that_cannot_be_attacked_is_counted() -> None:

@@ -162,3 +162,17 @@ def test_a_model_without_logits_is_refused() -> None:
 def test_bad_smoothgrad_settings(settings: dict) -> None:
     with pytest.raises(InputError, match="expected"):
         hf.SmoothGrad(**settings)
+
+
+@pytest.mark.parametrize(
+    ("convert", "message"),
+    [
+        (lambda x: x.numpy(), r"expected a tensor of images, got ndarray; .* torch\.as_tensor"),
+        (lambda x: x.double(), r"images in float32, .* got float64; pass x\.float\(\)"),
+        (lambda x: 255 * x, "divide them by 255"),
+    ],
+)
+def test_images_that_maps_do_not_take(convert, message: str) -> None:
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3))
+    with pytest.raises(hf.InputError, match=message):
+        hf.IntegratedGradients(steps=2)(net, convert(torch.ones(2, 1, 4, 4)), torch.tensor([0, 1]))

@@ -231,7 +231,7 @@ def test_user_errors_are_one_sentence(words: list[str], message: str, capsys: py
     assert "Traceback" not in error
 
 
-@pytest.mark.parametrize("command", ["audit", "harden", "train", "evaluate", "report"])
+@pytest.mark.parametrize("command", ["audit", "harden", "train", "evaluate", "report", "reproduce"])
 def test_the_help_names_types_that_users_know(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([command, "--help"])

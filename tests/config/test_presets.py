@@ -264,6 +264,16 @@ def test_commands(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
     assert tomllib.loads(capsys.readouterr().out)["train"]["steps"] == 90_000
 
 
+def test_names_are_whole_in_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    list_presets()
+    listed = capsys.readouterr().out
+    assert all(name.split(":")[0] in listed.split() for name in NAMES)
+    assert "…" not in listed
+
+
 def test_commands_need_no_torch() -> None:
     code = """
 import sys

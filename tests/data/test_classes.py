@@ -82,7 +82,9 @@ def test_more_and_fewer_classes_than_outputs() -> None:
         fit_to_outputs(made(("a", "b", "c")), 2)
     with pytest.raises(InputError, match=r"a class for each of the 5 outputs .* classes=FILE"):
         fit_to_outputs(made(("a", "b", "c")), 5)
-    assert fit_to_outputs(made(("0", "1")), 5)[0].y.tolist() == [0, 1]
+    same, (note,) = fit_to_outputs(made(("0", "1")), 5)
+    assert same.y.tolist() == [0, 1]
+    assert "5 outputs and the data 2 classes" in note
     moved, (note,) = fit_to_outputs(made(("0", "3", "7")), 8)
     assert (moved.y.tolist(), moved.num_classes) == ([0, 3, 7], 8)
     assert "places among the 8 outputs" in note

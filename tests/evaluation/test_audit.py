@@ -278,6 +278,14 @@ def test_several_maps_are_compared_on_the_same_images(digits, tmp_path: Path) ->
     assert again.summary["maps"] == found
 
 
+def test_a_budget_that_is_too_small_is_said(digits) -> None:
+    net, options = trained("digits-cnn", 8), {"eps": 0.1, "ig_steps": 3, "search_ig_steps": 2, "limit": 2}
+    (note,) = [note for note in hf.audit(net, digits, passes=1, **options).notes if "budget" in note]
+    assert note.startswith("the attacks took their fewest steps and may exceed the budget of 1 passes per image")
+    kept = int(note.split()[-3].replace(",", ""))
+    assert not [note for note in hf.audit(net, digits, passes=kept, **options).notes if "budget" in note]
+
+
 def test_maps_have_different_names() -> None:
     with pytest.raises(hf.InputError, match="maps with different names, got ig, ig"):
         AuditSettings(maps=("ig", "ig"))

@@ -61,7 +61,11 @@ def test_settings_that_fit_the_time() -> None:
     strong = hf.AuditSettings(eps=0.1, ig_steps=4)
     slow = iter([0.0, 1e9])
     chosen = fit_to_minutes(network(), digits(), strong, 10.0, clock=lambda: next(slow))
-    assert (chosen.limit, chosen.passes) == (1, 600)
+    assert chosen.limit == 1
+    assert 600 < chosen.passes < 1000  # what the fewest steps take on this network
+    slow = iter([0.0, 1e9])
+    chosen = fit_to_minutes(network(), digits(), replace(strong, passes=300), 10.0, clock=lambda: next(slow))
+    assert (chosen.limit, chosen.passes) == (1, 300)  # never more than was asked for
     with pytest.raises(hf.InputError, match="minutes > 0"):
         fit_to_minutes(network(), digits(), settings, 0.0)
 

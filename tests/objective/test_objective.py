@@ -246,3 +246,15 @@ def test_bad_settings() -> None:
         Objective(tiny_net(), [])
     with pytest.raises(hf.InputError, match="reduction"):
         Objective(tiny_net(), [Term(CrossEntropy())], reduction="median")
+
+
+def test_keys_can_be_left_out_for_a_first_try() -> None:
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3))
+    objective = hf.recipes.madry(net, eps=0.1, attack_steps=1, step_size=0.01)
+    x, y = torch.rand(4, 1, 4, 4), torch.tensor([0, 1, 2, 0])
+    first, second = (objective(x, y) for _ in range(2))
+    first.total.backward()
+    assert not torch.equal(first.total, second.total)  # other noise in every step
+    objective.example_passes = 0
+    assert torch.equal(objective(x, y).total, first.total)

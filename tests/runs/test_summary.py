@@ -104,6 +104,8 @@ def test_steps_without_a_gradient_reach_the_summary() -> None:
     few = summarise_attack([row(i, 0.5, steps=100, random_steps=i) for i in range(2)])
     assert few["random_step_share"] == 0.005
     assert not any("gradient" in text for text in few["warnings"])
+    assert "only 2 examples were attacked: the intervals are rough." in few["warnings"]
+    assert "only 1 example was attacked: the intervals are rough." in summarise_attack([row(0, 0.5)])["warnings"]
     assert "random_step_share" not in summarise_attack([row(0, 0.5)])
 
 

@@ -38,6 +38,8 @@ def test_every_command_is_described() -> None:
         assert f"\n## holdfast {name}\n" in page
     assert "| `--eps` | `8/255` |" in page
     assert "| `NAME` |  | Name of the dataset" in page
+    assert "| `--slurm.gpus` | `0` | Number of GPUs per run." in page
+    assert page.count("| `--crop` |  | Cut a square of this side") == 2  # audit and harden
 
 
 @pytest.mark.parametrize("module", ["docstrings"])

@@ -1,11 +1,16 @@
 """The page of the commands, from `holdfast.cli.COMMANDS` and the docstrings of their functions."""
 
+import ast
 import inspect
 import re
+import textwrap
+from dataclasses import is_dataclass
 from importlib import import_module
-from typing import Any
+from itertools import pairwise
+from typing import Any, get_args
 
 from docstrings import markdown
+from tyro.conf import OmitArgPrefixes
 
 from holdfast.cli import COMMANDS
 
@@ -36,13 +41,37 @@ def _options(call: Any, arguments: str) -> str:
     """A table of the options: name, default, meaning."""
     parameters = inspect.signature(call).parameters
     found = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", arguments, flags=re.MULTILINE)
-    rows = [_row(parameters[name], " ".join(meaning.split())) for name, meaning in found]
+    rows = [row for name, meaning in found for row in _rows(parameters[name], " ".join(meaning.split()))]
     return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows]) if rows else ""
 
 
-def _row(parameter: inspect.Parameter, meaning: str) -> str:
+def _rows(parameter: inspect.Parameter, meaning: str) -> list[str]:
+    """One row, or one per field for a parameter that is a dataclass, such as `--slurm.gpus`."""
+    kind, *marks = get_args(parameter.annotation) or (parameter.annotation,)
+    if not (isinstance(kind, type) and is_dataclass(kind)):
+        return [_row(parameter, meaning)]
+    prefix = "" if OmitArgPrefixes in marks else f"{parameter.name}."
+    texts = _field_texts(kind)
+    return [_row(field, texts[name], prefix) for name, field in inspect.signature(kind).parameters.items()]
+
+
+def _field_texts(kind: type) -> dict[str, str]:
+    """The text below each field of a dataclass."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
+    assert isinstance(tree, ast.ClassDef)
+    return {
+        field.target.id: " ".join(str(text.value.value).split())
+        for field, text in pairwise(tree.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+    }
+
+
+def _row(parameter: inspect.Parameter, meaning: str, prefix: str = "") -> str:
     by_place = parameter.kind is parameter.POSITIONAL_ONLY
-    option = parameter.name.upper() if by_place else f"--{parameter.name.replace('_', '-')}"
+    option = parameter.name.upper() if by_place else f"--{prefix}{parameter.name.replace('_', '-')}"
     default = "" if parameter.default in (parameter.empty, None, "", ()) else f"`{_plain(parameter.default)}`"
     return f"| `{option}` | {default} | {markdown(meaning)} |"
 

@@ -9,6 +9,7 @@ Only the images that are found are scored with the full map. With a larger budge
 other random starts.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -50,6 +51,9 @@ PILOT_OFFERS, FINISH_OFFERS = 1, 4
 QUERIES = 6
 """Queries of the random search per round."""
 
+FEWEST_STEPS = 2
+"""Steps that every search takes at least."""
+
 CONTINUE_AT = 0.4
 """Progress at which the finish goes on: narrower widths and smaller steps than at a fresh start."""
 
@@ -64,15 +68,33 @@ class Schedule:
 
     @classmethod
     def for_budget(cls, passes: int, members: Sequence[Ascent], *, points: int, judge_points: int) -> "Schedule":
-        """The schedule that fits into `passes` per image, for a map with `points` points judged with `judge_points`."""
-        judge = 2 * judge_points + 1
-        scored = 2 * points * (1 + len(HEADLINES)) + 2 * judge_points + 1
+        """The schedule that fits into `passes` per image, for a map with `points` points judged with `judge_points`.
+
+        Below `fewest_passes` it is the shortest schedule, which takes more.
+        """
         rounds = max(1, passes // ROUND)
-        offers = 2 / rounds + len(members) * PILOT_OFFERS + len(HEADLINES) * FINISH_OFFERS + QUERIES
-        left = max(0.0, (passes - scored) / rounds - offers * judge)
+        left = max(0.0, (passes - _scored(points, judge_points)) / rounds - _judged(members, judge_points, rounds))
         each = PILOT * left / max(1, len(members)), (1 - PILOT) * left / len(HEADLINES)
-        pilot, finish = (tuple(max(2, int(share / m.step_cost(points))) for m in members) for share in each)
+        pilot, finish = (tuple(max(FEWEST_STEPS, int(share / m.step_cost(points))) for m in members) for share in each)
         return cls(pilot=pilot, finish=finish, rounds=rounds)
+
+
+def fewest_passes(members: Sequence[Ascent], *, points: int, judge_points: int) -> int:
+    """Passes per image of the shortest schedule, at most: the search of every member has its fewest steps."""
+    steps = [FEWEST_STEPS * member.step_cost(points) for member in members]
+    searched = sum(steps) + len(HEADLINES) * max(steps, default=0)
+    return _scored(points, judge_points) + math.ceil(_judged(members, judge_points, 1)) + searched
+
+
+def _scored(points: int, judge_points: int) -> int:
+    """Passes for the full maps of the clean image and of those that are found, and for the clean map that judges."""
+    return 2 * points * (1 + len(HEADLINES)) + 2 * judge_points + 1
+
+
+def _judged(members: Sequence[Ascent], judge_points: int, rounds: int) -> float:
+    """Passes per round for the judgement of all candidates."""
+    offers = 2 / rounds + len(members) * PILOT_OFFERS + len(HEADLINES) * FINISH_OFFERS + QUERIES
+    return offers * (2 * judge_points + 1)
 
 
 @dataclass(frozen=True)
@@ -132,6 +154,11 @@ class StrongestAttack:
         """The steps of the members, for a map that needs `points` points."""
         judge = min(points, self.judge_points)
         return Schedule.for_budget(self.passes, self.members, points=points, judge_points=judge)
+
+    def fewest_passes(self, model: Model, x: Tensor) -> int:
+        """Passes per image that the attack on `model` takes even with a smaller budget `passes`, at most."""
+        points = self._points(model, x)
+        return fewest_passes(self.members, points=points, judge_points=min(points, self.judge_points))
 
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> Tensor:
         """Perturbed images shaped like x; the clean image where the attack failed or was not possible."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from holdfast.engine.checks import check_scale
+from holdfast.engine.checks import check_precision, check_scale
 from holdfast.errors import expected
 from holdfast.types import Model, Score, Target
 
@@ -35,6 +35,7 @@ class GradientMap(ABC):
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, create_graph: bool = False) -> Tensor:
         """The map of `score` for labels y [B], shaped like x."""
         check_scale(x)
+        check_precision(model, x)
         return self.maps(model, x, [(self.score, y)], create_graph=create_graph).maps[0]
 
     @property

@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tyro.conf import arg
+from tyro.conf import OmitArgPrefixes, arg
 
+from holdfast.commands.inputs import ImageFlags, NetworkFlags
 from holdfast.commands.processes import leads, program
 
 if TYPE_CHECKING:
@@ -26,21 +27,10 @@ def audit(
     data: Path | None = None,
     weights: Path | None = None,
     out: Path = Path("runs/audit"),
-    model_args: tuple[str, ...] = (),
-    weights_key: str | None = None,
-    builder: str | None = None,
-    output: str | None = None,
-    mean: tuple[float, ...] | None = None,
-    std: tuple[float, ...] | None = None,
-    normalize: Literal["imagenet", "cifar10", "none"] | None = None,
-    size: int | None = None,
-    crop: int | None = None,
-    channels: Literal["rgb", "grey"] | None = None,
-    classes: Path | None = None,
+    network: Annotated[NetworkFlags, OmitArgPrefixes] = NetworkFlags(),  # noqa: B008 - frozen
+    image: Annotated[ImageFlags, OmitArgPrefixes] = ImageFlags(),  # noqa: B008 - frozen
     split: str | None = None,
     holdout: int | float | None = None,
-    layout: str | None = None,
-    quantize: bool = False,
     labels: Literal["given", "predicted"] = "given",
     eps: Annotated[str, arg(metavar="NUMBER")] = "8/255",
     passes: int = 2000,
@@ -94,24 +84,11 @@ def audit(
         weights: Weights: .safetensors, or .pt, .pth, .th, .ckpt or .bin of torch.save, read without executing code. By
             default the weights that the function creates.
         out: Output folder for rows, summary and report.html; an interrupted audit resumes from it.
-        model_args: Arguments of the function that builds the network, as key=value.
-        weights_key: Which weights of a checkpoint to take if it has several, for example ema.
-        builder: package.module:function that builds the custom network of a run directory; it is never imported
-            automatically.
-        output: Index or key of the logits, if the network returns a tuple or a dict.
-        mean: Mean to subtract from pixels in [0, 1] before the network: one number, or one per channel.
-        std: Standard deviation to divide by after the mean is subtracted: one number, or one per channel.
-        normalize: Mean and standard deviation by name, instead of --mean and --std.
-        size: Resize the images to this height and width; with --crop, resize the shorter side and keep the proportions.
-        crop: Cut a square of this side out of the centre, after resizing.
-        channels: Convert the images to three channels, or to one.
-        classes: Class names in the order of the network's outputs: a text file with one per line, or JSON. By default
-            the order that the network's config records, or else the alphabetical order of the class folders.
+        network: How the network is built and what it takes and returns.
+        image: How the images are prepared, and the order of their classes.
         split: Part of the data: train, test or all. By default test if the data has a test split, else all.
         holdout: Hold out this share or number of the images and audit them, as --data.options.holdout of
             `holdfast train` does.
-        layout: Order of the axes in an .npz file if its shape is ambiguous: NHWC, NCHW or NHW.
-        quantize: Round float pixels of an .npz file to multiples of 1/255.
         labels: Explain the given labels, or the classes that the network predicts (for images without labels).
         eps: Largest change per pixel, as a number or a fraction; pixels are in [0, 1].
         passes: Budget of all attacks together, in example-passes per image: one image once forward or backward. With
@@ -137,47 +114,21 @@ def audit(
     from rich.console import Console
 
     from holdfast.commands.progress import measuring
-    from holdfast.config import check_eps, index_or_key, parse_arguments, parse_number
+    from holdfast.config import check_eps, parse_number
     from holdfast.evaluation.audit import PAGE, AuditSettings, fit_to_minutes, write_page
     from holdfast.evaluation.certify import certify_audit
-    from holdfast.experiment.audit_inputs import ImageOptions, open_images
+    from holdfast.experiment.audit_inputs import open_images
     from holdfast.experiment.layout import check_not_training_run
-    from holdfast.experiment.networks import ModelOptions, open_model
+    from holdfast.experiment.networks import open_model
     from holdfast.training import joined, pick_device
 
     console, where = Console(quiet=not leads()), pick_device(device)
     strength = parse_number("eps", eps)
     check_eps(strength)
     check_not_training_run(out)
-    opened = open_model(
-        model,
-        ModelOptions(
-            weights=weights,
-            weights_key=weights_key,
-            arguments=parse_arguments(model_args),
-            mean=mean,
-            std=std,
-            normalize=normalize,
-            output=index_or_key(output),
-            builder=builder,
-        ),
-    )
-    network = opened.network.to(where)
-    images = open_images(
-        data,
-        opened,
-        ImageOptions(
-            size=size,
-            crop=crop,
-            split=split,
-            holdout=holdout,
-            labels=labels,
-            classes=classes,
-            channels=channels,
-            layout=layout,
-            quantize=quantize,
-        ),
-    )
+    opened = open_model(model, network.options(weights))
+    classifier = opened.network.to(where)
+    images = open_images(data, opened, image.options(split=split, holdout=holdout, labels=labels))
     for line in assumptions(opened, images, labels, weights, model):
         console.print(line, style="dim", highlight=False, soft_wrap=True)
     settings = AuditSettings(
@@ -196,7 +147,7 @@ def audit(
     )
     with joined(where) as processes:
         if minutes is not None:
-            fitted = fit_to_minutes(network, images, settings, minutes * processes.world_size, device=where)
+            fitted = fit_to_minutes(classifier, images, settings, minutes * processes.world_size, device=where)
             # Every process has its own clock; that of rank 0 decides.
             chosen: Any = processes.shared(
                 lambda: {name: getattr(fitted, name) for name in ("limit", "steps", "passes")}
@@ -214,10 +165,10 @@ def audit(
         try:
             with measuring(console, quiet or not leads()) as on_progress:
                 shared: dict[str, Any] = {"labels": labels, "out": out, "device": where}
-                answer = _measured(network, images, settings, console, on_progress, **about, **shared)
+                answer = _measured(classifier, images, settings, console, on_progress, **about, **shared)
                 proved = None
                 if certify and leads():
-                    proved = certify_audit(network, images, settings, on_progress=on_progress, **shared)
+                    proved = certify_audit(classifier, images, settings, on_progress=on_progress, **shared)
         except KeyboardInterrupt:
             raise _interrupted(out, words) from None
     if not leads():
@@ -244,7 +195,9 @@ def _measured(
     from holdfast.training.distributed import current
 
     with count_passes() as counter:
-        cost = CostEstimate(settings.attack_names, counter, say=lambda text: console.print(text, highlight=False))
+        cost = CostEstimate(
+            settings.attack_names, counter, say=lambda text: console.print(text, highlight=False, soft_wrap=True)
+        )
         if current().world_size > 1:
             cost.batch_size = settings.batch_size
 

@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from tyro.conf import arg
+from tyro.conf import OmitArgPrefixes, arg
+
+from holdfast.commands.inputs import ImageFlags, NetworkFlags
 
 Number = Annotated[str, arg(metavar="NUMBER")]
 
@@ -22,20 +24,9 @@ def harden(
     eps: Number = "8/255",
     max_accuracy_drop: float = 2.0,
     resume: bool = False,
-    model_args: tuple[str, ...] = (),
-    weights_key: str | None = None,
-    builder: str | None = None,
-    output: str | None = None,
-    mean: tuple[float, ...] | None = None,
-    std: tuple[float, ...] | None = None,
-    normalize: Literal["imagenet", "cifar10", "none"] | None = None,
-    size: int | None = None,
-    crop: int | None = None,
-    channels: Literal["rgb", "grey"] | None = None,
-    classes: Path | None = None,
+    network: Annotated[NetworkFlags, OmitArgPrefixes] = NetworkFlags(),  # noqa: B008 - frozen
+    image: Annotated[ImageFlags, OmitArgPrefixes] = ImageFlags(),  # noqa: B008 - frozen
     holdout: int | float = 0.2,
-    layout: str | None = None,
-    quantize: bool = False,
     method_args: tuple[str, ...] = (),
     steps: int | None = None,
     lr: Annotated[str | None, arg(metavar="NUMBER")] = None,
@@ -80,21 +71,9 @@ def harden(
         eps: Largest change per pixel, as a number or a fraction; pixels are in [0, 1].
         max_accuracy_drop: Largest loss of accuracy on held-out images, in points.
         resume: Continue the run in the output folder; the result equals that of an uninterrupted run.
-        model_args: Arguments of the function that builds the network, as key=value.
-        weights_key: Which weights of a checkpoint to take if it has several, for example ema.
-        builder: package.module:function that builds the custom network of a run directory; it is never imported
-            automatically.
-        output: Index or key of the logits, if the network returns a tuple or a dict.
-        mean: Mean to subtract from pixels in [0, 1] before the network: one number, or one per channel.
-        std: Standard deviation to divide by after the mean is subtracted: one number, or one per channel.
-        normalize: Mean and standard deviation by name, instead of --mean and --std.
-        size: Resize the images to this height and width; with --crop, resize the shorter side and keep the proportions.
-        crop: Cut a square of this side out of the centre, after resizing.
-        channels: Convert the images to three channels, or to one.
-        classes: Class names in the order of the network's outputs: a text file with one per line, or JSON.
+        network: How the network is built and what it takes and returns.
+        image: How the images are prepared, and the order of their classes.
         holdout: Share or number of the images that are held out, if the data has no test part.
-        layout: Order of the axes in an .npz file if its shape is ambiguous: NHWC, NCHW or NHW.
-        quantize: Round float pixels of an .npz file to multiples of 1/255.
         method_args: Settings of the method, as key=value, for example weight=8 trades_weight=1.
         steps: Number of training steps, instead of as many as fit into the time.
         lr: Largest learning rate; it rises and falls once over the run. By default 1e-3, or 1e-4 for networks with
@@ -113,13 +92,12 @@ def harden(
 
     from holdfast.commands.audit import assumptions
     from holdfast.commands.progress import measuring
-    from holdfast.config import index_or_key, parse_arguments, parse_number
-    from holdfast.experiment.audit_inputs import ImageOptions
+    from holdfast.config import parse_arguments, parse_number
     from holdfast.experiment.hardening.harden import harden as run
     from holdfast.experiment.hardening.inputs import form_of, open_both_parts
     from holdfast.experiment.hardening.job import PAGE
     from holdfast.experiment.hardening.settings import HardenSettings
-    from holdfast.experiment.networks import ModelOptions, open_model
+    from holdfast.experiment.networks import open_model
 
     console = Console()
     _check_one_process()
@@ -144,27 +122,9 @@ def harden(
         strong=strong,
         seed=seed,
     )
-    how = ModelOptions(
-        weights=weights,
-        weights_key=weights_key,
-        arguments=parse_arguments(model_args),
-        mean=mean,
-        std=std,
-        normalize=normalize,
-        output=index_or_key(output),
-        builder=builder,
-    )
+    how = network.options(weights)
     opened = open_model(model, how)
-    options = ImageOptions(
-        size=size,
-        crop=crop,
-        holdout=holdout,
-        classes=classes,
-        channels=channels,
-        layout=layout,
-        quantize=quantize,
-    )
-    train, held_out = open_both_parts(data, opened, options)
+    train, held_out = open_both_parts(data, opened, image.options(holdout=holdout))
     say(f"{len(train):,} images to train on, {len(held_out):,} held out, from {train.source}")
     for line in assumptions(opened, held_out, "given", weights, model)[1:]:
         console.print(line, style="dim", highlight=False, soft_wrap=True)

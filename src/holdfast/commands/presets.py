@@ -78,14 +78,15 @@ def diff_presets(a: str, b: str, /) -> None:
 
 def _table(dataset: str) -> "Table":
     """One row per method, one column per tier of the dataset."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from holdfast.config.presets import TIERS, load_preset, preset_names
 
     names = [name for name in preset_names() if name.partition("/")[0] == dataset]
     methods = dict.fromkeys(name.partition(":")[0] for name in names)
     tiers = [tier for tier in TIERS if any(name.endswith(f":{tier}") for name in names)]
-    table = Table("preset", *(f":{tier}" for tier in tiers), box=None, title=dataset, title_justify="left")
+    sizes = (Column(f":{tier}", overflow="fold") for tier in tiers)  # in a narrow terminal these fold, not the names
+    table = Table(Column("preset", no_wrap=True), *sizes, box=None, title=dataset, title_justify="left")
     for method in methods:
         full = [f"{method}:{tier}" for tier in tiers]
         table.add_row(method, *(_size(load_preset(name).train) if name in names else "-" for name in full))

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -9,12 +10,18 @@ NAMES = {int: "INT", float: "FLOAT", str: "STR"}
 
 
 def with_readable_types(command: Callable[..., Any]) -> None:
-    """Name the types of the options of `command` that may be None; everything else stays as tyro shows it."""
+    """Name the types of the options of `command` that may be None; everything else stays as tyro shows it.
+
+    The fields of a parameter that is a dataclass, as `--slurm.memory`, are options, too.
+    """
     from tyro.conf import arg
 
     parameters = inspect.signature(command).parameters
     for name, kind in command.__annotations__.items():
         origin: Any = get_origin(kind)
+        fields = get_args(kind)[0] if origin is Annotated else kind
+        if isinstance(fields, type) and is_dataclass(fields):
+            with_readable_types(fields)
         if (origin is Union or origin is UnionType) and NoneType in get_args(kind):
             shown = "|".join(type_name(part) for part in get_args(kind) if part is not NoneType)
             default = parameters[name].default

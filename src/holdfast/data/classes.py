@@ -80,7 +80,8 @@ def fit_to_outputs(data: Dataset, outputs: int) -> tuple[Dataset, tuple[str, ...
     if count == outputs:
         return data, _order_notes(names)
     if is_numbered(names):
-        return data, ()
+        note = f"the network has {outputs} outputs and the data {count} classes, which are taken as the first {count}"
+        return data, (note,)
     if all(name.isdecimal() and int(name) < outputs for name in names):
         places = torch.tensor([int(name) for name in names])
         every = tuple(map(str, range(outputs)))

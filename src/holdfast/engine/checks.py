@@ -1,7 +1,7 @@
 """Input checks shared by all entry points: images, labels, logits and keys."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from holdfast.errors import expected
 
@@ -28,11 +28,20 @@ def check_images(x: Tensor) -> None:
 
 def check_scale(x: Tensor) -> None:
     """Raise for images that are not floats, or whose pixels are so large that they must be bytes from 0 to 255."""
+    if not isinstance(x, Tensor):
+        raise expected("a tensor of images", got=type(x).__name__, fix="convert it with torch.as_tensor")
     if not x.is_floating_point():
         fix = "convert them with holdfast.data.to_float"
         raise expected("float images with pixels in [0, 1]", got=str(x.dtype), fix=fix)
     if x.numel() and float(x.detach().amax()) > BYTES:
         raise expected("pixels in [0, 1]", got=f"up to {float(x.detach().amax()):g}", fix="divide them by 255")
+
+
+def check_precision(model: object, x: Tensor) -> None:
+    """Raise for images in float64 and a network in float32, as NumPy arrays often lead to."""
+    weights = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+    if weights is not None and x.dtype == torch.float64 and weights.dtype == torch.float32:
+        raise expected("images in float32, as the weights of the network", got="float64", fix="pass x.float()")
 
 
 def check_labels(y: Tensor, batch: int, classes: int | None = None) -> None:

@@ -4,6 +4,7 @@ result = holdfast.audit(model, holdfast.data.load("images/", split="all"))
 print(result)
 """
 
+import math
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -14,6 +15,7 @@ import torch
 from torch import nn
 
 from holdfast.attacks.base import ExplanationAttack
+from holdfast.attacks.strongest import StrongestAttack
 from holdfast.attribution import make_map
 from holdfast.config import check_eps
 from holdfast.data.dataset import Dataset, to_float
@@ -30,7 +32,7 @@ from holdfast.evaluation.protocol import EvaluationProtocol, OnProgress
 from holdfast.models import Classifier
 from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd
 from holdfast.report import view_runs, write_report
-from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST, TRUE_LOGIT, on_map
+from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST, TRUE_LOGIT, attack_of, on_map
 from holdfast.runs.provenance import without_folders
 from holdfast.runs.run import read_run
 from holdfast.runs.summary import RunInfo
@@ -100,6 +102,8 @@ class AuditSettings:
 
     def __post_init__(self) -> None:
         check_eps(self.eps)
+        if self.passes < 1:
+            raise expected("passes >= 1", got=self.passes)
         if len(names := self.map_names) != len(set(names)):
             raise expected("maps with different names", got=", ".join(names))
 
@@ -190,6 +194,7 @@ def audit(
     for one in settings.by_map.values():
         check_before_attacks(network, data.stratified(limit, settings.seed), _explained(one), device)
     named, command = model_name or type(network.net).__name__, tuple((origin or {}).get("command", ()))
+    protocol = _protocol(settings, k)
     about: dict[str, Any] = {
         "model": without_folders(named),
         "data": without_folders(data_name) or data.name,
@@ -198,7 +203,7 @@ def audit(
         "split": data.split,
         "k": k,
         "settings": _described(settings),
-        "told": [*notes, *data.notes],
+        "told": [*notes, *data.notes, *_small_budget(network, data, settings, protocol, device)],
         **(origin or {}),
         "command": [without_folders(word) for word in command],
     }
@@ -211,7 +216,6 @@ def audit(
         audit=about,
         maps=settings.map_names,
     )
-    protocol = _protocol(settings, k)
     try:
         done = evaluate(network, data, protocol, info=info, out=out, device=device, on_progress=on_progress)
     except KeyboardInterrupt:
@@ -219,6 +223,30 @@ def audit(
         raise
     write_page(out, info)
     return Audit(evaluation=done, settings=settings, k=k, command=command)
+
+
+def _small_budget(
+    network: Classifier,
+    data: Dataset,
+    settings: AuditSettings,
+    protocol: EvaluationProtocol,
+    device: torch.device | str | None,
+) -> list[str]:
+    """A note if `passes` is less than what the strongest attacks take with their fewest steps."""
+    x, together = to_float(data.x[:1], device), settings.attack_names
+    fewest = [
+        attack.fewest_passes(network, x) / _share_of(attack_of(name), together)
+        for name, attack in protocol.attacks.items()
+        if isinstance(attack, StrongestAttack)
+    ]
+    kept = math.ceil(max(fewest, default=0))
+    if settings.passes >= kept:
+        return []
+    each = "per image and map" if len(settings.map_names) > 1 else "per image"
+    return [
+        f"the attacks took their fewest steps and may exceed the budget of {settings.passes:,} passes {each}; "
+        f"they keep one of {kept:,} or more"
+    ]
 
 
 def write_page(out: Path | str | None, info: RunInfo | None = None) -> None:
@@ -277,8 +305,11 @@ def fit_to_minutes(
         spent = clock() - started
     maps = 1 + _share_of(STRONGEST, settings.attack_names) * (len(settings.map_names) - 1)  # passes count per map
     each = maps * spent / max(1, counter.passes) if strong else spent / len(few) / tried
+    if strong:  # the fewest steps may take more passes than they were given
+        least = max(least, math.ceil(counter.passes / len(few) / maps))
     wanted = len(data) if settings.limit is None else min(settings.limit, len(data))
-    limit, depth = fit_images_and_steps(each, most, wanted, 60 * minutes * SHARE_FOR_ATTACKS, fewest_steps=least)
+    seconds = 60 * minutes * SHARE_FOR_ATTACKS
+    limit, depth = fit_images_and_steps(each, most, wanted, seconds, fewest_steps=min(least, most))
     return _with(replace(settings, limit=limit), unit, depth)
 
 
@@ -324,7 +355,7 @@ def _attacks(settings: AuditSettings, k: int, together: tuple[str, ...]) -> dict
             map_options={"score": "centred-logit"} if centred and name == CONTROL else {},  # that of the verdict
             attribution=settings.attribution,
             search_ig_steps=search,
-            strongest=strong | {"passes": round(_share_of(name, together) * settings.passes)},
+            strongest=strong | {"passes": max(1, round(_share_of(name, together) * settings.passes))},
             ensemble={"steps": max(1, settings.steps // 2), "search_ig_steps": search},
             control_steps=CONTROL_STEPS if settings.strong else None,
         )

@@ -44,12 +44,14 @@ def describe_cost(done: int, total: int, seconds: float, passes: int) -> str:
 
     >>> describe_cost(16, 64, 30.0, 32_000)
     '16 of 64 images took 30 s: 2,000 example-passes per image, 1,067 per second; about 1.5 minutes left'
+    >>> describe_cost(64, 64, 120.0, 128_000)
+    '64 of 64 images took 120 s: 2,000 example-passes per image, 1,067 per second'
     """
     left = seconds / max(1, done) * (total - done)
-    rest = f"about {left / 60:.1f} minutes left" if left >= 60 else f"about {left:.0f} s left"
+    rest = f"; about {left / 60:.1f} minutes left" if left >= 60 else f"; about {left:.0f} s left"
     each, rate = passes / max(1, done), passes / max(seconds, 1e-9)
     spent = f"{seconds:.0f} s: {each:,.0f} example-passes per image, {rate:,.0f} per second"
-    return f"{done} of {total} images took {spent}; {rest}"
+    return f"{done} of {total} images took {spent}{rest if done < total else ''}"
 
 
 def fit_images_and_steps(

@@ -33,13 +33,13 @@ def start_preset(config: RunConfig) -> str | None:
     return preset if config.train.init and preset in preset_names() else None
 
 
-def check_not_training_run(folder: Path) -> None:
-    """Refuse the directory of a training run as the output folder of an audit, which would mix their results."""
-    if (folder / CONFIG).exists() or (folder / WEIGHTS).exists():
-        fix = f"choose another folder, for example --out {folder}-audit"
-        raise expected(
-            "an output folder of its own for the audit", got=f"{folder}, which holds a training run", fix=fix
-        )
+def check_not_training_run(folder: Path, purpose: str = "audit") -> None:
+    """Refuse a folder with a training run or weights as the output folder of something else, which would mix them."""
+    weights = next((path.name for path in sorted(folder.glob("weights.*"))), None)
+    held = "a training run" if (folder / CONFIG).exists() else weights
+    if held is not None:
+        fix = f"choose another folder, for example --out {folder}-{purpose}"
+        raise expected(f"an output folder of its own for the {purpose}", got=f"{folder}, which holds {held}", fix=fix)
 
 
 def has_checkpoint(folder: Path) -> bool:

@@ -10,7 +10,7 @@ from torch import nn
 from holdfast.config import Network, RunConfig, config_from_file
 from holdfast.data.preprocessing import NORMALISATIONS, Preprocessing, check_normalisation
 from holdfast.errors import DataError, expected
-from holdfast.experiment.layout import CONFIG
+from holdfast.experiment.layout import CONFIG, WEIGHTS
 from holdfast.experiment.weights import in_float32, put_weights
 from holdfast.models import Classifier, SoftplusNetwork, build
 from holdfast.models.foreign.registry import SOURCES, build_foreign, is_foreign
@@ -125,8 +125,7 @@ def load_run(path: Path | str, *, network: nn.Module | str | None = None) -> Ope
     in_zoo = str(path).startswith(zoo.PREFIX)
     folder = zoo.find(str(path)).folder if in_zoo else Path(path)
     if not (folder / CONFIG).is_file():
-        fix = f"write hf:{folder}" if (folder / "config.json").is_file() else "`holdfast train` creates one"
-        raise DataError(f"expected a run directory with {CONFIG} at {folder}, got none; {fix}.")
+        raise DataError(f"expected a run directory with {CONFIG} at {folder}, got none; {_instead_of_run(folder)}.")
     config = config_from_file(folder / CONFIG)
     if is_foreign(config.model.name) and network is None:
         fix = f"if you trust it, pass network={config.model.name!r}"
@@ -138,6 +137,15 @@ def load_run(path: Path | str, *, network: nn.Module | str | None = None) -> Ope
         model = build_model(config.model.model_copy(update=name), seed=config.seed)
     notes = put_weights(model, fetch(str(path)) if in_zoo else folder)
     return OpenedModel(network=model.eval(), config=config, notes=notes)
+
+
+def _instead_of_run(folder: Path) -> str:
+    """How to open what a folder without a config holds."""
+    if (folder / "config.json").is_file():
+        return f"write hf:{folder}"
+    if (folder / WEIGHTS).is_file():
+        return f"name the function that builds the network, and pass weights='{folder / WEIGHTS}'"
+    return "`holdfast train` creates one"
 
 
 def build_model(network: Network, *, seed: int) -> Classifier:

@@ -3,7 +3,7 @@
     objective(x, y, keys) -> the total and its named parts
 
 It is an `nn.Module`, so DistributedDataParallel can wrap it as a whole. A custom training loop only needs
-`objective(x, y, keys).total.backward()`.
+`objective(x, y, keys).total.backward()`; for a first try, `objective(x, y)` does.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from holdfast.engine.passes import count_passes
 from holdfast.errors import expected
 from holdfast.losses.base import Loss
 from holdfast.losses.context import LossContext
+from holdfast.rng import make_keys
 from holdfast.types import Pair
 
 
@@ -66,8 +67,14 @@ class Objective(nn.Module):
         self.budget = 1.0
         self.example_passes = 0
 
-    def forward(self, x: Tensor, y: Tensor, keys: Tensor) -> ObjectiveOutput:
-        """Find x' for every term, evaluate the losses and reduce them."""
+    def forward(self, x: Tensor, y: Tensor, keys: Tensor | None = None) -> ObjectiveOutput:
+        """Find x' for every term, evaluate the losses and reduce them.
+
+        Without `keys`, the noise follows from the place in the batch and from `example_passes`. That is for a first
+        try: with the keys of the examples, the result does not depend on how they are put into batches.
+        """
+        if keys is None:
+            keys = make_keys(0, torch.arange(len(y), device=y.device), stream=self.example_passes)
         totals: list[Tensor] = []
         parts: dict[str, Tensor] = {}
         with count_passes() as counter:

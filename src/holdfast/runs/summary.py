@@ -210,7 +210,8 @@ def _warnings(failed: int, tried: int, counts: Mapping[str, int]) -> list[str]:
         share = f"{failed} of {tried} attacks failed and count as unmoved"
         found.append(f"{share}: compare the three conventions before calling the maps robust.")
     if 0 < tried < FEW_EXAMPLES:
-        found.append(f"only {tried} examples were attacked: the intervals are rough.")
+        those = "1 example was" if tried == 1 else f"{tried} examples were"
+        found.append(f"only {those} attacked: the intervals are rough.")
     if not tried:
         found.append("no example was attacked: there is no result for the maps.")
     short = {name: n for name, n in counts.items() if 0 < n < tried}

@@ -22,7 +22,7 @@ from holdfast.experiment.hardening.own_weights import OwnWeights
 from holdfast.experiment.hardening.plan import WARM_UP, Plan, audit_settings, make_plan, method_settings
 from holdfast.experiment.hardening.result import Hardened
 from holdfast.experiment.hardening.settings import HardenSettings
-from holdfast.experiment.layout import WEIGHTS
+from holdfast.experiment.layout import WEIGHTS, check_not_training_run
 from holdfast.models import Classifier
 from holdfast.objective import Objective
 from holdfast.recipes import METHODS
@@ -116,6 +116,8 @@ class Job:
             stored = read_json(file)
             check_same(stored["asked"], asked)
             return Plan(**stored["plan"] | {"unreached": tuple(stored["plan"]["unreached"])})
+        if self.folder is not None:
+            check_not_training_run(self.folder, "hardening")
         plan = make_plan(self.network, objective, loader, self.images.audited, self.settings, method)
         objective.zero_grad(set_to_none=True)
         if file is not None:
