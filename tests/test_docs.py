@@ -26,7 +26,7 @@ import torch
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "holdfast"
 SITE = [path for folder in (".", "tutorials", "concepts") for path in ROOT.glob(f"docs/site/{folder}/*.md")]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "results" / "README.md", *SITE])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/**/README.md"), *SITE])
 
 IDENTIFIER = r"(?!\w+\.py`)[A-Za-z_]\w*(?:\.\w+)*"
 POINTER = re.compile(r"([\w./-]*\w\.py\b)?(?:…?::(\w+(?:\.\w+)*))?")

@@ -34,6 +34,7 @@ def documents() -> dict[Path, str]:
         ROOT / name: f"project/{Path(name).stem.lower()}" for name in ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
     }
     found[ROOT / "results" / "README.md"] = "project/results"
+    found[ROOT / "results" / "harden" / "README.md"] = "project/hardened"
     found |= {path: f"zoo/{_card_name(path)}" for path in sorted(NETWORKS.glob("*/*/card.md"))}
     return found
 
