@@ -187,7 +187,7 @@ def test_a_config_file(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('base = "mnist/erar:cpu"\nseed = 3\n[train]\nsteps = 5\n')
     mine = make_config(file=tmp_path / "mine.toml", overrides=[("seed", "4")])
     changed = differences(load_preset("mnist/erar:cpu").plain(), mine.plain())
-    assert changed == {"seed": (0, 4), "train.steps": (200, 5)}
+    assert changed == {"seed": (0, 4), "train.steps": (364, 5)}
 
 
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:
@@ -226,7 +226,8 @@ def test_natural_has_nearly_no_settings() -> None:
 
 def test_complete_writes_the_defaults_down() -> None:
     config = complete(override("method.settings.eps", "1", "digits/madry"))
-    settings = {"eps": 1.0, "attack_steps": 5, "step_size": 0.06, "reduction": "mean"}
+    first_layer = {"dead_zone": 0.0, "filter_spread": 0.0}
+    settings = {"eps": 1.0, "attack_steps": 5, "step_size": 0.06, "reduction": "mean"} | first_layer
     assert config.method.settings == settings
     assert isinstance(config.method.settings["eps"], float)
     assert complete(config) == config

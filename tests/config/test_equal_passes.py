@@ -9,11 +9,20 @@ from holdfast.config.methods import complete
 from holdfast.recipes import METHODS
 
 ROWS = ("madry-continued", "trades", "ig_norm", "ig_sum_norm", "erar", "igr", "erar_plus")
-EQUAL = {"gtsrb": (303_000, (3, 32, 32), 43), "flower17": (64_700, (3, 32, 32), 17)}
+EQUAL = {
+    "mnist": (600_000, (1, 28, 28), 10),
+    "fashion-mnist": (600_000, (1, 28, 28), 10),
+    "gtsrb": (303_000, (3, 32, 32), 43),
+    "flower17": (64_700, (3, 32, 32), 17),
+}
+ABLATIONS = ("cacr-only", "wacr-only", "1-0.7", "0.7-1", "no-nca", "no-base")
+ON_MNIST = ("madry-first-layer", "erar_plus-first-layer", *(f"erar-{name}" for name in ABLATIONS))
 
 
-@pytest.mark.parametrize("method", ROWS)
-@pytest.mark.parametrize("dataset", EQUAL)
+@pytest.mark.parametrize(
+    ("dataset", "method"),
+    [*((name, row) for name in EQUAL for row in ROWS), *(("mnist", row) for row in ON_MNIST)],
+)
 def test_equal_passes(dataset: str, method: str) -> None:
     wanted, shape, classes = EQUAL[dataset]
     config = complete(load_preset(f"{dataset}/{method}:cpu"))
@@ -23,6 +32,6 @@ def test_equal_passes(dataset: str, method: str) -> None:
     )
     objective = METHODS[config.method.name](net, **config.method.settings)
     batch = 10
-    objective(torch.rand(batch, *shape), torch.arange(batch), torch.arange(batch))
+    objective(torch.rand(batch, *shape), torch.arange(batch) % classes, torch.arange(batch))
     per_example = objective.example_passes / batch
     assert per_example * config.train.steps * config.train.batch_size == pytest.approx(wanted, rel=0.02)

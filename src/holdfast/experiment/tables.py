@@ -13,6 +13,7 @@ from holdfast.experiment.layout import dataset_folder, run_folder
 MAIN = ("natural", "madry", "ig_norm", "ig_sum_norm", "erar", "erar_plus")
 OURS = ("igr",)  # not in the paper; related to its regularizers
 CONTROLS = ("madry-continued", "trades")  # what more training brings without a regularizer of maps
+FAIR = (*MAIN[:2], *CONTROLS, *MAIN[2:], *OURS)  # all after Madry go on from it, with the same number of passes
 WIDE = ("natural", "madry", "art", "erar")
 GREY_AND_FLOWER = ("mnist", "fashion-mnist", "flower17")
 
@@ -79,10 +80,10 @@ def _table(name: str, title: str, datasets: tuple[str, ...], methods: tuple[str,
 TABLES = {
     table.name: table
     for table in (
-        _table("mnist", "Results on MNIST", ("mnist",), (*MAIN, *OURS)),
-        _table("fashion-mnist", "Results on Fashion-MNIST", ("fashion-mnist",), (*MAIN, *OURS)),
-        _table("gtsrb", "Results on GTSRB", ("gtsrb",), (*MAIN[:2], *CONTROLS, *MAIN[2:], *OURS)),
-        _table("flower17", "Results on Flower", ("flower17",), MAIN),
+        _table("mnist", "Results on MNIST", ("mnist",), FAIR),
+        _table("fashion-mnist", "Results on Fashion-MNIST", ("fashion-mnist",), FAIR),
+        _table("gtsrb", "Results on GTSRB", ("gtsrb",), FAIR),
+        _table("flower17", "Results on Flower", ("flower17",), FAIR),
         _table("gtsrb-wrn", "Results on GTSRB (WRN-28-10)", ("gtsrb-wrn",), WIDE),
         _table("flower17-wrn", "Results on Flower (WRN-28-10)", ("flower17-wrn",), WIDE),
         _table("ablation-cacr", "Results of using only CACR", GREY_AND_FLOWER, ("erar", "erar-cacr-only")),

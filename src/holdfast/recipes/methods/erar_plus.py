@@ -5,9 +5,9 @@ from functools import partial
 from torch import nn
 
 from holdfast.attribution import IntegratedGradients, centred_logit, make_map, true_logit
-from holdfast.losses import CrossEntropy, DeadZone, FilterSpread, FlattenedCosine, MapCosine, PredictionKL
+from holdfast.losses import CrossEntropy, FlattenedCosine, MapCosine, PredictionKL
 from holdfast.objective.objective import Objective, Term
-from holdfast.recipes.inner import AT_X, AT_X_ADV, search, somewhere
+from holdfast.recipes.inner import AT_X, AT_X_ADV, first_layer, search, somewhere
 
 
 def erar_plus(
@@ -60,7 +60,7 @@ def erar_plus(
         explained = make_map(map, steps=ig_steps, samples=ig_steps, score=centred_logit)
         distance = FlattenedCosine(attribution=explained, beta=None, through_clean=True, power=power, peak=peak)
         terms.append(Term(weight * distance, somewhere(eps), name="map"))
-    return Objective(model, terms + _first_layer(eps, dead_zone, filter_spread), reduction=reduction, name="erar_plus")
+    return Objective(model, terms + first_layer(eps, dead_zone, filter_spread), reduction=reduction, name="erar_plus")
 
 
 def erar_plus_v1(
@@ -123,10 +123,5 @@ def erar_plus_v1(
     if plain_share > 0:
         plain = search(AT_X_ADV, eps, plain_steps or attack_steps, plain_step_size or step_size)
         terms.append(Term(plain_share * AT_X_ADV, plain, name="plain"))
-    terms += _first_layer(eps, dead_zone, filter_spread)
+    terms += first_layer(eps, dead_zone, filter_spread)
     return Objective(model, terms, reduction=reduction, name="erar_plus_v1")
-
-
-def _first_layer(eps: float, dead_zone: float, filter_spread: float) -> list[Term]:
-    penalties = ((dead_zone, DeadZone(level=eps)), (filter_spread, FilterSpread()))
-    return [Term(size * penalty) for size, penalty in penalties if size]
