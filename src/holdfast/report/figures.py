@@ -101,7 +101,7 @@ def trade_off_figure(plots: Sequence[TradeOff]) -> "Figure":
                         line = (ends, (point.kept,) * 2) if at == 0 else ((point.accuracy,) * 2, ends)
                         axis.plot(*line, color=PALETTE[point.color], alpha=0.35, lw=1.2)
                 axis.plot(point.accuracy, point.kept, "o", color=PALETTE[point.color], ms=6, label=point.label)
-            axis.set(xlabel="accuracy", ylabel=f"{plot.title}, mean", xlim=plot.x, ylim=plot.y)
+            axis.set(title=plot.title, xlabel="accuracy", ylabel=f"mean under {plot.attack}", xlim=plot.x, ylim=plot.y)
         handles, labels = figure.axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
     return figure
