@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import holdfast as hf
-from holdfast.engine import cpu_kernels
-from holdfast.engine.cpu_kernels import StraightPath, fast_kernels, fast_kernels_for
+from holdfast.engine import convolution
+from holdfast.engine.cpu_kernels import fast_kernels, fast_kernels_for
 from holdfast.engine.modes import frozen
+from holdfast.engine.straight_path import StraightPath
 
 
 def twice(x: Tensor, w: Tensor, b: Tensor, **steps: int) -> list[Tensor]:
@@ -106,8 +107,8 @@ def test_points_of_a_line_are_convolved_together(channels: int, monkeypatch: pyt
     leaves = [torch.randn(shape, generator=make, dtype=torch.float64) for shape in shapes]
     one_by_one = along_a_line(*leaves, lean_way=False)
     sizes = []
-    convolve = cpu_kernels._convolve
-    monkeypatch.setattr(cpu_kernels, "_convolve", lambda x, *rest: sizes.append(len(x)) or convolve(x, *rest))
+    convolve = convolution._convolve
+    monkeypatch.setattr(convolution, "_convolve", lambda x, *rest: sizes.append(len(x)) or convolve(x, *rest))
     for ours, theirs in zip(along_a_line(*leaves, lean_way=True), one_by_one, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
     assert set(sizes) == {2}  # never the six points
@@ -165,11 +166,9 @@ def test_what_is_not_covered_goes_to_the_library_unchanged() -> None:
 
 
 def test_no_gradient_of_the_weights_is_computed_on_the_way_to_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.engine import cpu_kernels as module
-
     asked: list[str] = []
-    plain = module._correlate
-    monkeypatch.setattr(module, "_correlate", lambda *args: (asked.append("weights"), plain(*args))[1])
+    plain = convolution._correlate
+    monkeypatch.setattr(convolution, "_correlate", lambda *args: (asked.append("weights"), plain(*args))[1])
     net = nn.Sequential(
         nn.Conv2d(1, 4, 3), nn.Softplus(), nn.Conv2d(4, 5, 3), nn.Softplus(), nn.Flatten(), nn.Linear(80, 3)
     )

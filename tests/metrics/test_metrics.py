@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -148,6 +149,32 @@ def test_rows_taken_at_a_time_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> 
     at_once = metrics.kendall_tau(a, b), metrics.spearman_rho(a, b)
     monkeypatch.setattr(ranks, "AT_A_TIME", 80)
     assert torch.equal(torch.stack([metrics.kendall_tau(a, b), metrics.spearman_rho(a, b)]), torch.stack(at_once))
+
+
+def test_long_rows_in_two_threads_give_the_same_integers() -> None:
+    generator, threads = torch.Generator().manual_seed(0), torch.get_num_threads()
+    a, b = torch.randn(2, 5, ranks.LONG_ROW, generator=generator).clamp_min(-0.5)  # 5 rows: blocks of 4 and 1
+    pairs = (
+        (ranks.sign_products, rank_correlation.sign_products),
+        (ranks.rank_products, rank_correlation.rank_products),
+    )
+    try:
+        for fast, generic in pairs:
+            torch.set_num_threads(2)
+            with ThreadPoolExecutor(3) as callers:  # callers share the two threads
+                found = list(callers.map(lambda _, fast=fast: fast(a, b), range(6)))
+            torch.set_num_threads(1)
+            for ours in (*found, fast(a, b)):
+                assert [p.tolist() for p in ours] == [p.tolist() for p in generic(a, b)]
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_an_error_in_one_of_two_threads_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    monkeypatch.setattr(ranks, "_without_common_zeros", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        ranks.rank_products(torch.zeros(2, ranks.LONG_ROW), torch.zeros(2, ranks.LONG_ROW))
 
 
 @pytest.mark.parametrize("metric", [metrics.kendall_tau, metrics.spearman_rho])

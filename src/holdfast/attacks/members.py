@@ -17,7 +17,6 @@ from holdfast.attacks.problem import Problem, margins
 from holdfast.attribution.base import GradientMap
 from holdfast.attribution.saliency import saliency_map
 from holdfast.engine.cpu_kernels import fast_kernels_for
-from holdfast.engine.gradients import check_logits
 from holdfast.engine.modes import frozen
 from holdfast.engine.ops import flatten, per_example
 from holdfast.engine.parallel import map_chunks
@@ -111,7 +110,7 @@ class Ascent:
 
     def prepare(self, problem: Problem) -> Clean:
         """What a search computes once: the clean side of the loss, and the margins [B] below which a label is close."""
-        safe = SAFE_MARGIN * margins(_logits(problem, problem.x), problem.y).clamp_min(1e-12)
+        safe = SAFE_MARGIN * problem.margins_of_clean_images().clamp_min(1e-12)
         return {"loss": self.loss.remember(problem.clean_maps), "safe": safe}
 
     def gradient(self, problem: Problem, x_adv: Tensor, clean: Clean, progress: float, step: int) -> Tensor:
@@ -162,20 +161,9 @@ def _or_noise(problem: Problem, direction: Tensor, step: int) -> Tensor:
     return direction.index_put((lost,), noise)
 
 
-def _logits(problem: Problem, x: Tensor) -> Tensor:
-    with torch.no_grad():
-        add_passes(x.shape[0], 1)
-
-        def of_rows(part: slice) -> Tensor:
-            with fast_kernels_for(problem.model, x[part]):
-                return check_logits(problem.model(x[part]), x[part])
-
-        return torch.cat(map_chunks(problem.model, x, x.shape[0], problem.images_per_pass, of_rows))
-
-
 def _towards_label(problem: Problem, x_adv: Tensor, safe: Tensor) -> Tensor:
     """The gradient of the margin where it is below `safe` [B], growing as the margin falls; zero elsewhere."""
-    pressure = (1 - margins(_logits(problem, x_adv), problem.y) / safe).clamp(0, 2)
+    pressure = (1 - margins(problem.logits(x_adv), problem.y) / safe).clamp(0, 2)
     close = pressure > 0
     push = torch.zeros_like(x_adv)
     if bool(close.any()):

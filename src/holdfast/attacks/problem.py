@@ -7,7 +7,10 @@ from torch import Tensor
 
 from holdfast import rng
 from holdfast.attacks.balls import Ball, Linf
-from holdfast.engine.gradients import images_per_pass
+from holdfast.engine.cpu_kernels import fast_kernels_for
+from holdfast.engine.gradients import check_logits, images_per_pass
+from holdfast.engine.parallel import map_chunks
+from holdfast.engine.passes import add_passes
 from holdfast.engine.predictions import predictions
 from holdfast.types import Attribution, Model
 
@@ -20,7 +23,8 @@ class Problem:
 
     `searched` is the map that gradients are taken of; it differs from `attribution`, which is scored, where that one
     cannot be differentiated. `points` is the number of points that the map really needs: one for networks
-    with f(a x) = f(x). `quantize` restricts perturbations to whole grey levels of 1/255.
+    with f(a x) = f(x). `quantize` restricts perturbations to whole grey levels of 1/255. `clean_margins` [B] are the
+    margins of the clean images if they are known.
     """
 
     model: Model
@@ -34,6 +38,7 @@ class Problem:
     points: int = 1
     quantize: bool = False
     chunk: int | None = None
+    clean_margins: Tensor | None = None
 
     def __len__(self) -> int:
         return self.x.shape[0]
@@ -45,7 +50,24 @@ class Problem:
 
     def rows(self, rows: Tensor) -> "Problem":
         """The problem for some of the images; `rows` is a mask or an index."""
-        return replace(self, x=self.x[rows], y=self.y[rows], keys=self.keys[rows], clean_maps=self.clean_maps[rows])
+        known = None if self.clean_margins is None else self.clean_margins[rows]
+        maps = self.clean_maps[rows]
+        return replace(self, x=self.x[rows], y=self.y[rows], keys=self.keys[rows], clean_maps=maps, clean_margins=known)
+
+    @torch.no_grad()
+    def logits(self, x: Tensor) -> Tensor:
+        """Logits [B, K] of x."""
+        add_passes(x.shape[0], 1)
+
+        def of_rows(part: slice) -> Tensor:
+            with fast_kernels_for(self.model, x[part]):
+                return check_logits(self.model(x[part]), x[part])
+
+        return torch.cat(map_chunks(self.model, x, x.shape[0], self.images_per_pass, of_rows))
+
+    def margins_of_clean_images(self) -> Tensor:
+        """Margins [B] of the clean images; computed if they are not known."""
+        return margins(self.logits(self.x), self.y) if self.clean_margins is None else self.clean_margins
 
     def labels(self, x_adv: Tensor) -> Tensor:
         """Predicted labels [B]."""

@@ -11,7 +11,7 @@ other random starts.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -227,6 +227,7 @@ class StrongestAttack:
     def _search(self, problem: Problem) -> tuple[Worst, Tensor, Tensor]:
         """The worst images, and for each image the number of steps and of steps without a gradient."""
         plan = self.schedule(problem.points)
+        problem = replace(problem, clean_margins=problem.margins_of_clean_images())  # once for all members
         worst = Worst(problem, self.eval_k, self.judge_points)
         effort = _Effort(torch.zeros_like(problem.y), torch.zeros_like(problem.y))
         contrast, reverse = contrast_images(problem)

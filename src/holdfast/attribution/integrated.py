@@ -17,10 +17,10 @@ from holdfast.attribution import shortcut
 from holdfast.attribution.base import GradientMap, Maps
 from holdfast.attribution.quadrature import GOLDEN, inverse_moment, last_point, nodes, shifted
 from holdfast.attribution.scores import true_logit
-from holdfast.engine.cpu_kernels import StraightPath
 from holdfast.engine.gradients import check_chunk, check_logits, images_per_pass, weighted_gradients
 from holdfast.engine.ops import flatten
 from holdfast.engine.parallel import slices
+from holdfast.engine.straight_path import StraightPath
 from holdfast.errors import expected
 from holdfast.types import Model, Score, Target
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.engine.cpu_kernels import StraightPath, fast_kernels_for
+from holdfast.engine.cpu_kernels import fast_kernels_for
 from holdfast.engine.parallel import map_chunks, slices
 from holdfast.engine.passes import add_passes
 from holdfast.engine.second_order import second_order
+from holdfast.engine.straight_path import StraightPath
 from holdfast.errors import expected
 from holdfast.types import Model, Target
 

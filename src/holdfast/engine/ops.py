@@ -1,7 +1,8 @@
-"""Small helpers: shapes of per-example tensors, and settings of layers."""
+"""Small helpers: shapes of per-example tensors, settings of layers, typed calls of autograd functions."""
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -22,3 +23,9 @@ def both_axes(value: Any) -> tuple[int, int]:
     ((2, 2), (2, 2), (2, 3))
     """
     return (value, value) if isinstance(value, int) else (value[0], value[-1])
+
+
+def apply(function: type[torch.autograd.Function], *inputs: Any) -> Tensor:
+    """`function.apply` with the type of its result."""
+    result: Tensor = function.apply(*inputs)
+    return result

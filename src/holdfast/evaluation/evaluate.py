@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from holdfast.attacks.base import CleanSide, ExplanationAttack, Outcome, clean_side
 from holdfast.attacks.diagnostics import diagnose
@@ -30,7 +30,9 @@ from holdfast.evaluation.apgd_accuracy import measure_apgd, read_apgd
 from holdfast.evaluation.controls import control_scores, shuffled_if_possible
 from holdfast.evaluation.default_protocol import default_protocol
 from holdfast.evaluation.identity import claim, identity
-from holdfast.evaluation.pictures import make_panels
+from holdfast.evaluation.perturbed import FILE as PERTURBED_FILE
+from holdfast.evaluation.perturbed import Found, Perturbed
+from holdfast.evaluation.pictures import make_panels, stored_panels
 from holdfast.evaluation.protocol import Evaluation, EvaluationProtocol, OnProgress, tensors
 from holdfast.metrics.registry import METRICS
 from holdfast.runs.names import CONTROL, is_control
@@ -83,7 +85,7 @@ def evaluate(
         subset, note = _subset(dataset, protocol.limit, protocol.seed)
         accuracy = job.accuracy(subset)
         under_apgd = job.under_apgd()
-        rows = job.attack(subset, accuracy)
+        rows, perturbed = job.attack(subset, accuracy)
         info = info or RunInfo(dataset=dataset.name, method="", preset="", seed=protocol.seed)
         origin = info.provenance or collect_provenance(seeds=[protocol.seed], device=str(device or "cpu"))
         summary = _summary(rows, accuracy, under_apgd, replace(info, limit=note, provenance=origin))
@@ -96,11 +98,13 @@ def evaluate(
         for name in summary["attacks"].keys() & protocol.attacks.keys():
             summary["attacks"][name]["budget"] = _budget(protocol.attacks[name])
         summary = add_verdict(summary)
-        panels = make_panels(model, subset, _pictured(protocol, summary), rows, device)
+        pictured = _pictured(protocol, summary)
+        panels = make_panels(model, subset, pictured, rows, device, perturbed.images, stored_panels(folder))
         if folder is not None:
             write_json_atomic(folder / "summary.json", summary)
             if panels is not None:
                 write_panels(folder / "panels.npz", panels)
+            perturbed.delete_file()
     return Evaluation(rows=tuple(rows), summary=summary, panels=panels)
 
 
@@ -186,20 +190,27 @@ class _Job:
         wanted = {i for part in parts for i in part.ids.tolist()}
         return self.dataset.subset([at for at, i in enumerate(self.dataset.ids.tolist()) if i in wanted])
 
-    def attack(self, subset: Dataset, accuracy: Accuracy) -> list[ExampleRow]:
-        """Run every attack on every batch; rows that already exist are not computed again."""
+    def attack(self, subset: Dataset, accuracy: Accuracy) -> tuple[list[ExampleRow], Perturbed]:
+        """Run every attack on every batch; rows that already exist are not computed again.
+
+        Returns the rows, and on rank 0 the perturbed images that may be pictured.
+        """
         table = None if self.folder is None else Examples(self.folder / "examples.csv")
         rows = unpacked(self.processes.shared(lambda: packed(_written(table))))
         done = {(row.attack, row.id) for row in rows}
+        path = self.folder / PERTURBED_FILE if self.folder is not None and self.processes.leads else None
+        perturbed = Perturbed(subset, self.protocol.panels, rows, path)
         for images, attacks in self._groups(subset):
-            for fresh in self._rounds(images, tuple(attacks), accuracy, done):
-                if table is not None and self.processes.leads:
-                    table.append(fresh)
-                rows += fresh
+            for fresh in self._rounds(images, tuple(attacks), accuracy, done, perturbed):
+                if self.processes.leads:
+                    perturbed.update(fresh)  # before the rows, so that every row in the table has its image
+                    if table is not None:
+                        table.append(fresh.rows)
+                rows += fresh.rows
         if table is not None:  # a table of an older version has fewer columns than the rows made here
             rows = unpacked(self.processes.shared(lambda: packed(_written(table))))
         wanted = set(subset.ids.tolist())  # an earlier call may have attacked more images
-        return [row for row in rows if row.id in wanted]
+        return [row for row in rows if row.id in wanted], perturbed
 
     def _groups(self, subset: Dataset) -> list[tuple[Dataset, dict[str, ExplanationAttack]]]:
         """The attacks that run on the same images, with these images."""
@@ -210,8 +221,13 @@ class _Job:
         return [(_subset(subset, limit, seed)[0], attacks) for limit, attacks in groups.items()]
 
     def _rounds(
-        self, images: Dataset, attacks: Sequence[str], accuracy: Accuracy, done: set[tuple[str, int]]
-    ) -> Iterator[list[ExampleRow]]:
+        self,
+        images: Dataset,
+        attacks: Sequence[str],
+        accuracy: Accuracy,
+        done: set[tuple[str, int]],
+        perturbed: Perturbed,
+    ) -> Iterator[Found]:
         """Deal the batches out to the processes; yield the rows that do not exist yet in the order of one process."""
         size = self.protocol.batch_size
         batches = [range(start, min(start + size, len(images))) for start in range(0, len(images), size)]
@@ -219,12 +235,13 @@ class _Job:
         for mine, dealt in self.processes.rounds(todo):
             sides: MapCache[CleanSide] = MapCache()
             part = None if mine is None else images.subset(mine)
-            held: list[list[ExampleRow]] = [[] for _ in dealt[1:]]
+            held = [Found() for _ in dealt[1:]]
             for name in attacks:
-                first, *others = self.processes.each(partial(self._fresh, part, name, accuracy, sides, done))
+                sent = self.processes.each(partial(self._fresh, part, name, accuracy, sides, done, perturbed))
+                first, *others = map(Found.unpacked, sent)
                 for place, found in zip(held, others, strict=False):
-                    place += unpacked(found)
-                yield unpacked(first)
+                    place.add(found)
+                yield first
                 self._tell(name, dealt[-1].stop, len(images))
             yield from held  # the rows of the other batches come after all rows of the first
 
@@ -235,17 +252,19 @@ class _Job:
         accuracy: Accuracy,
         sides: MapCache[CleanSide],
         done: set[tuple[str, int]],
-    ) -> list[dict[str, Any]]:
-        """The rows of one attack on one batch that do not exist yet.
+        perturbed: Perturbed,
+    ) -> dict[str, Any]:
+        """The rows of one attack on one batch that do not exist yet, and the images that may be pictured, packed.
 
         The whole batch is run even if some of its rows exist: the rows then equal those of an uninterrupted run.
         """
         if part is None or all((name, i) in done for i in part.ids.tolist()):
-            return []
+            return Found().packed()
         attack, seed = self.protocol.attacks[name], self.protocol.seed
         shuffled = self.shuffled if name == self.controlled else None
-        found = _attack_batch(self.model, part, name, attack, seed, accuracy, self.device, sides, shuffled)
-        return packed(row for row in found if (name, row.id) not in done)
+        rows, x_adv = _attack_batch(self.model, part, name, attack, seed, accuracy, self.device, sides, shuffled)
+        fresh = [row for row in rows if (name, row.id) not in done]
+        return Found(fresh, perturbed.candidates(rows, x_adv)).packed()
 
     @property
     def controlled(self) -> str:
@@ -299,8 +318,8 @@ def _attack_batch(
     device: torch.device | str | None,
     sides: MapCache[CleanSide],
     shuffled: Model | None,
-) -> list[ExampleRow]:
-    """Rows of one attack on one batch; clean maps and completeness gaps are computed once per attribution."""
+) -> tuple[list[ExampleRow], Tensor]:
+    """Rows and perturbed images of one attack on one batch; the clean side is computed once per attribution."""
     x, y, keys = tensors(part, seed, device)
     clean = sides.find(attack.attribution) or clean_side(model, x, y, attack.attribution, with_gap=True)
     sides.store(attack.attribution, clean)
@@ -320,7 +339,7 @@ def _attack_batch(
         result.random_steps.tolist(),
         strict=True,
     )
-    return [
+    rows = [
         ExampleRow(
             attack=name,
             id=example,
@@ -338,6 +357,7 @@ def _attack_batch(
         )
         for i, (example, label, outcome, winner, gap, steps, random_steps) in enumerate(columns)
     ]
+    return rows, result.x_adv
 
 
 def _add_chance(summary: dict[str, Any], attacks: Mapping[str, ExplanationAttack], dataset: Dataset) -> None:

@@ -10,6 +10,7 @@ than torch sorts with indices. Positions where both maps are exactly zero are no
 from the signs of the other entries. Inversions are counted by halving a permutation, not by merging.
 """
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
@@ -26,6 +27,9 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 LOW_32 = (1 << 32) - 1
 AT_A_TIME = 1 << 17  # entries per block of rows: its arrays stay in the second-level cache
+AT_A_TIME_OF_TWO = 1 << 15  # the same if two threads each compute a block
+LONG_ROW = 1 << 13  # entries; from this length on, two threads each compute a block
+WORKER = "holdfast-blocks"  # prefix of the names of these threads
 WORTH_A_THREAD = 1 << 15  # entries; below this a second thread does not save time
 COMPARED_DIRECTLY = 64  # entries; below this, comparing all pairs is as fast as another halving
 
@@ -70,9 +74,12 @@ class _Pair(NamedTuple):
 
 
 def _some_rows_at_a_time(products: Callable[[_Pair], tuple[Whole, ...]], a: Tensor, b: Tensor) -> Products:
-    """Compute the products for a block of rows at a time."""
-    rows = max(1, AT_A_TIME // max(1, a.shape[1]))
-    found = [_of_rows(products, *part) for part in zip(a.split(rows), b.split(rows), strict=True)]
+    """Compute the products for a block of rows at a time; blocks of long rows are smaller and run in two threads."""
+    two = a.shape[1] >= LONG_ROW and len(a) > 1 and torch.get_num_threads() > 1
+    rows = max(1, (AT_A_TIME_OF_TWO if two else AT_A_TIME) // max(1, a.shape[1]))
+    blocks = a.split(rows), b.split(rows)
+    of_block = partial(_of_rows, products)
+    found = shared_pool(WORKER, 2).map(of_block, *blocks) if two else map(of_block, *blocks)
     return Products(*map(torch.cat, zip(*found, strict=True)))
 
 
@@ -278,10 +285,11 @@ def _without_common_zeros(x: Whole, y: Whole) -> tuple[Whole, Whole, int]:
 def _at_once(entries: int, first: Callable[[], Any], second: Callable[[], Any]) -> tuple[Any, Any]:
     """Results of both functions, run in parallel if torch may use two threads; NumPy releases the GIL.
 
-    Only long calls run in parallel. With whole batches in separate threads, the GIL would change hands between hundreds
-    of short calls, and the threads would wait for it longer than they compute.
+    Only long calls run in parallel. With whole blocks of short rows in separate threads, the GIL would change hands
+    between hundreds of short calls, and the threads would wait for it longer than they compute.
     """
-    if torch.get_num_threads() == 1 or entries < WORTH_A_THREAD:
+    in_block = threading.current_thread().name.startswith(WORKER)  # the other thread has a block of its own
+    if in_block or torch.get_num_threads() == 1 or entries < WORTH_A_THREAD:
         return first(), second()
     other = shared_pool("holdfast-ranks", 1).submit(second)
     return first(), other.result()

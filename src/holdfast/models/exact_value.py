@@ -20,8 +20,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from holdfast.engine.cpu_kernels import own_pooling
 from holdfast.engine.ops import both_axes
+from holdfast.engine.pooling import own_pooling
 from holdfast.engine.smooth_kinks import deviations, exact_relu
 from holdfast.errors import expected
 from holdfast.models.relu_functions import relu_functions

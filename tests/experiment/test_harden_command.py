@@ -1,0 +1,145 @@
+"""The command `holdfast harden`: files, page, Ctrl-C, errors."""
+
+import json
+import shlex
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from PIL import Image
+from tests.experiment.harden_material import DIGITS, FEW
+
+import holdfast as hf
+from holdfast.cli import main
+from holdfast.experiment.hardening import job
+from holdfast.objective import Objective
+
+NETS = """
+from torch import nn
+
+def small():
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10))
+"""
+FAST_COMMAND = "--steps 4 --limit 8 --passes 1 --no-strong --eps 0.1 --quiet --batch-size 16 --max-accuracy-drop 100"
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a builder, class folders of images, and a checkpoint of half-precision weights with a prefix."""
+    (tmp_path / "nets_to_harden.py").write_text(NETS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "nets_to_harden", raising=False)
+    for i in range(200):
+        folder = tmp_path / "images" / str(int(FEW.y[i]))
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.asarray(FEW.x[i, 0])).save(folder / f"{i:03d}.png")
+    sys.path.insert(0, str(tmp_path))
+    from nets_to_harden import small  # type: ignore[import-not-found]
+
+    sys.path.remove(str(tmp_path))
+    torch.manual_seed(0)
+    net = small()
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+    hf.fit(hf.recipes.natural(hf.Classifier(net)), hf.data.Loader(DIGITS, 50), optimizer, steps=60, progress=False)
+    halves = {f"module.{name}": v.half() if v.is_floating_point() else v for name, v in net.state_dict().items()}
+    torch.save({"epoch": 3, "model": {"state_dict": halves}}, tmp_path / "w.pth")
+    return tmp_path
+
+
+def holdfast(line: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(sys, "argv", ["holdfast", *shlex.split(line)])
+    return main(shlex.split(line))
+
+
+def test_the_command(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    command = f"harden --model nets_to_harden:small --weights w.pth --data images --out h {FAST_COMMAND}"
+    assert holdfast(command, monkeypatch) == 0
+    said = capsys.readouterr().out
+    assert "160 images to train on, 40 held out" in said
+    assert "normalisation before the network: none" in said
+    assert "paired gains" in said
+
+    # the user's own code loads both files: the same names, the same types, the same place in the checkpoint
+    before = torch.load("w.pth", weights_only=True)["model"]["state_dict"]
+    after = torch.load("h/weights.pth", weights_only=True)["model"]["state_dict"]
+    assert list(before) == list(after)
+    assert [value.dtype for value in before.values()] == [value.dtype for value in after.values()]
+    assert not torch.equal(before["module.0.weight"], after["module.0.weight"])
+    same = safetensors.torch.load_file("h/weights.safetensors")
+    assert all(torch.equal(same[name], value) for name, value in after.items())
+    from nets_to_harden import small
+
+    small().load_state_dict({name.removeprefix("module."): value.float() for name, value in after.items()})
+
+    # the page: verdict, paired gain with its interval, accuracy, the command that continues
+    page = Path("h/report.html").read_text()
+    result = json.loads(Path("h/result.json").read_text())
+    gain = result["gains"]["top_k"]
+    low, high = gain["mean_ci95"]
+    assert f"top-k {100 * gain['mean']:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]" in page
+    assert result["verdict"] in page
+    assert "nets_to_harden:small, before" in page
+    assert "holdfast harden --model nets_to_harden:small --data images" in page
+    assert result["natural_accuracy_n"] == 20
+
+    # what is audited is what is saved
+    (following,) = [line.partition(": ")[2] for line in said.splitlines() if line.startswith("to continue")]
+    assert shlex.split(following)[-4:] == ["--weights", "h/weights.pth", "--out", "h-2"]
+    assert holdfast(following.removeprefix("holdfast "), monkeypatch) == 0
+    second = json.loads(Path("h-2/result.json").read_text())
+    for name in ("top_k", "natural_accuracy", "pgd_accuracy"):
+        assert second[name][0] == result[name][1]
+
+    assert holdfast(command, monkeypatch) == 2
+    assert "continue it with --resume, or choose another directory" in capsys.readouterr().err
+    assert holdfast(f"{command} --resume", monkeypatch) == 0  # nothing is left to do
+
+
+def test_ctrl_c_prints_the_command_that_continues(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = f"harden --model nets_to_harden:small --weights w.pth --data images --out h {FAST_COMMAND}"
+    forward = Objective.forward
+
+    def stopping(self: Objective, *batch: torch.Tensor) -> object:
+        if (Path("h") / "before" / "summary.json").exists():
+            signal.raise_signal(signal.SIGINT)
+        return forward(self, *batch)
+
+    monkeypatch.setattr(Objective, "forward", stopping)
+    assert holdfast(command, monkeypatch) == 130
+    error = capsys.readouterr().err
+    assert error.rstrip().endswith(f"resume with: holdfast {command} --resume")
+    monkeypatch.setattr(Objective, "forward", forward)
+    assert holdfast(error.rstrip().rpartition("resume with: holdfast ")[2], monkeypatch) == 0
+    assert json.loads(Path("h/result.json").read_text())["kept_step"] == 4
+
+
+def test_ctrl_c_in_an_audit(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    command = f"harden --model nets_to_harden:small --weights w.pth --data images --out h {FAST_COMMAND}"
+    monkeypatch.setattr(job, "audit", stopped)
+    assert holdfast(command, monkeypatch) == 130
+    assert capsys.readouterr().err == f"holdfast: interrupted; continue with: holdfast {command} --resume\n"
+
+
+def test_errors_in_the_words_of_the_command(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line, text in {
+        "harden --model nets_to_harden:small": "expected data to train the network on, got none; pass --data FOLDER",
+        "harden --model nets_to_harden:small --data images --eps 8": "expected --eps <= 1",
+        "harden --model nets_to_harden:small --data images --maps lime": "one of ig, gradient",
+        "harden --model nets_to_harden:small --data images --method-args lam=2": "settings of erar_plus among eps",
+    }.items():
+        assert holdfast(line, monkeypatch) == 2
+        assert text in capsys.readouterr().err
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert holdfast("harden --model nets_to_harden:small --data images", monkeypatch) == 2
+    assert "expected one process, got 2 of torchrun" in capsys.readouterr().err
