@@ -13,6 +13,7 @@ from torch import Tensor
 
 from holdfast import rng
 from holdfast.attacks.balls import Linf
+from holdfast.attacks.path_memory import PathMemory
 from holdfast.attacks.problem import Problem, margins
 from holdfast.attribution.base import GradientMap
 from holdfast.attribution.saliency import saliency_map
@@ -60,7 +61,7 @@ class Ascent:
 
     `metric` is the headline metric that the loss stands for. The widths of the surrogate shrink geometrically from
     `widths[0]` to `widths[1]`. `rate` is the step size in units of eps. `start` is "random" or "contrast". Each step
-    takes `points` points of maps that have several.
+    takes `points` points of maps that have several; the loss is that of the mean map of the last `memory` steps.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Ascent:
     rate: float = 0.3
     start: str = "random"
     points: int = 1
+    memory: int = 1
 
     def step_cost(self, points: int) -> int:
         """Passes of one step on a map with `points` points: gradients that are differentiated again, and the margin."""
@@ -93,10 +95,11 @@ class Ascent:
         """
         clean = self.prepare(problem)
         adam, due = Adam(start), _due(steps, offers)
+        memory = PathMemory(self.memory if problem.points > self.points else 1)
         x_adv, eps = start, problem.ball.eps
         for step in range(steps):
             progress = first + (1 - first) * step / max(1, steps - 1)
-            gradient = self._gradient(problem, x_adv, clean["loss"], progress, number + step)
+            gradient = self._gradient(problem, x_adv, clean["loss"], progress, number + step, memory)
             lost = (flatten(gradient) == 0).all(1)
             random_steps += lost
             gradient = gradient + _towards_label(problem, x_adv, clean["safe"])
@@ -115,10 +118,12 @@ class Ascent:
 
     def gradient(self, problem: Problem, x_adv: Tensor, clean: Clean, progress: float, step: int) -> Tensor:
         """The direction of one step at `progress`: up the loss and, where the margin is small, up the margin."""
-        up = self._gradient(problem, x_adv, clean["loss"], progress, step)
+        up = self._gradient(problem, x_adv, clean["loss"], progress, step, PathMemory(1))
         return up + _towards_label(problem, x_adv, clean["safe"])
 
-    def _gradient(self, problem: Problem, x_adv: Tensor, clean: Clean, progress: float, step: int) -> Tensor:
+    def _gradient(
+        self, problem: Problem, x_adv: Tensor, clean: Clean, progress: float, step: int, memory: PathMemory
+    ) -> Tensor:
         """The gradient of the loss in the image, divided by its mean absolute value."""
         loss = self.loss.at(progress, step)
         width = self.widths[0] * (self.widths[1] / self.widths[0]) ** progress
@@ -126,19 +131,20 @@ class Ascent:
         if isinstance(searched, GradientMap):
             searched = searched.sampled(step, min(self.points, problem.points))
 
-        def of_rows(part: slice) -> Tensor:
+        def of_rows(part: slice) -> tuple[Tensor, Tensor]:
             with torch.enable_grad():
                 there = x_adv[part].detach().requires_grad_()
                 with exact_value_surrogate(width):
                     found = searched(problem.model, there, problem.y[part], create_graph=True)
-                value = loss.distance(saliency_map(found, straight_through=True), select(clean, part))
-                (gradient,) = torch.autograd.grad(value.sum(), there)
-            return gradient
+                shown = saliency_map(memory.complete(found, part), straight_through=True)
+                (gradient,) = torch.autograd.grad(loss.distance(shown, select(clean, part)).sum(), there)
+            return gradient, found.detach()
 
         most = max(1, problem.images_per_pass // max(1, int(getattr(searched, "points", 1))))
         with frozen(problem.model), second_order(True):
-            parts = map_chunks(problem.model, x_adv, len(problem), most, of_rows)
-        return _unit(torch.cat(parts).nan_to_num(nan=0.0, posinf=1e30, neginf=-1e30))
+            gradients, maps = zip(*map_chunks(problem.model, x_adv, len(problem), most, of_rows), strict=True)
+        memory.add(torch.cat(maps))
+        return _unit(torch.cat(gradients).nan_to_num(nan=0.0, posinf=1e30, neginf=-1e30))
 
 
 def _due(steps: int, offers: int) -> set[int]:
