@@ -59,6 +59,8 @@ def test_workflows_have_few_rights_and_a_time_limit(path: Path) -> None:
             # what comes from outside reaches a script only through its environment
             assert "${{" not in step.get("run", ""), name
             assert re.fullmatch(r"[\w-]+/[\w-]+@[\w./]+", step.get("uses", "a/b@v1"))
+            if step.get("uses", "").startswith("actions/checkout@"):
+                assert step["with"]["persist-credentials"] is False, name  # no later step pushes
 
 
 def test_the_package_is_published_without_a_stored_token() -> None:

@@ -1,5 +1,6 @@
 """What a job asks Slurm for, how its states read, and a machine without Slurm; `tests/slurm` has the real thing."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from holdfast.cli import main
 from holdfast.experiment.jobs import Job, work_done
 from holdfast.experiment.slurm import run_slurm
 from holdfast.experiment.slurm_job import SAVE_SECONDS, SlurmSettings
-from holdfast.experiment.slurm_queue import JobState
+from holdfast.experiment.slurm_queue import JobState, has_accounting
 
 
 def test_states_in_words() -> None:
@@ -24,6 +25,19 @@ def test_states_in_words() -> None:
         assert str(JobState(state)) == words
     for state in ("OUT_OF_MEMORY", "PREEMPTED", "FAILED", "COMPLETED", "BOOT_FAIL", "DEADLINE"):
         assert JobState(state).over
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [("accounting_storage/slurmdbd", True), ("accounting_storage/none", False), ("(null)", False), ("", False)],
+)
+def test_accounting_is_read_from_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, kept: bool
+) -> None:
+    (tmp_path / "scontrol").write_text(f"#!/bin/sh\necho 'AccountingStorageType   = {value}'\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert has_accounting() is kept
 
 
 def test_parameters() -> None:

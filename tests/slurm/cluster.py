@@ -4,6 +4,9 @@
 
 starts it, prints the line that makes it known to a shell (`export SLURM_CONF=...`) and stops it on Ctrl-C. It needs
 root, and Debian's packages slurm-wlm and munge; with accounting also slurmdbd and mariadb-server.
+
+Slurm can only be bound to the address of the machine's own name. Where that is not 127.0.0.1, the daemons listen on all
+addresses; without the key of this cluster's munge they take no message.
 """
 
 import ctypes
@@ -28,6 +31,7 @@ ClusterName={name}
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={ctld}
 SlurmdPort={slurmd}
+{addresses}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
@@ -70,12 +74,24 @@ AuthInfo=socket={folder}/munge/munge.sock
 DbdHost=localhost
 DbdAddr=127.0.0.1
 DbdPort={dbd}
+{addresses}
 SlurmUser=root
 StorageType=accounting_storage/mysql
 StorageUser=root
 StorageLoc=slurm_acct_db
 PidFile={folder}/slurmdbd.pid
 """
+
+
+LOOPBACK_ONLY = "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny"
+
+
+def on_loopback() -> bool:
+    """Whether the name of this machine is that of 127.0.0.1."""
+    try:
+        return socket.gethostbyname(socket.gethostname()) == "127.0.0.1"
+    except OSError:
+        return False
 
 
 def missing(accounting: bool = True) -> str:
@@ -147,6 +163,7 @@ class Cluster:
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
         words = {"name": NAME, "host": self.host, "folder": self.folder, "cores": self.cores}
+        words["addresses"] = LOOPBACK_ONLY if on_loopback() else ""
         words |= dict(zip(("ctld", "slurmd", "dbd"), map(str, _free_ports(3)), strict=True))
         accounting = WITH_ACCOUNTING.format(**words) if self.accounting else ""
         (self.folder / "slurm.conf").write_text(SLURM_CONF.format(**words, accounting=accounting))

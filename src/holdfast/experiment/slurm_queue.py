@@ -84,7 +84,7 @@ def has_accounting() -> bool:
     kinds = [
         line.split("=")[1].strip() for line in done.stdout.splitlines() if line.startswith("AccountingStorageType")
     ]
-    return kinds != ["accounting_storage/none"]
+    return not kinds or kinds[0] not in ("accounting_storage/none", "(null)", "")
 
 
 def _ask(*words: str) -> "subprocess.CompletedProcess[str]":
