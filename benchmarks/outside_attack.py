@@ -15,6 +15,7 @@ How it differs from the strongest attack:
 """
 
 import argparse
+import itertools
 import json
 import math
 import time
@@ -197,7 +198,7 @@ def reversed_neighbours(task: Task, amount: Tensor, rows: Tensor, width: float, 
     level, clean = level.gather(1, order), task.clean.flatten(1)[rows].gather(1, order)
     pixels, total = level.shape[1], level.new_zeros(len(rows))
     edges = sorted({round((pixels - 1) ** (j / 40)) for j in range(41)})
-    for number, (near, far) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+    for number, (near, far) in enumerate(itertools.pairwise(edges)):
         d = near + int((0.5 + (step + 7 * number) * GOLDEN) % 1 * (far - near))
         kept = torch.sign(clean[:, d:] - clean[:, :-d]) * torch.tanh((level[:, d:] - level[:, :-d]) / width)
         total = total - (far - near) * kept.sum(1)

@@ -102,11 +102,11 @@ def test_jobs_side_by_side_equal_one_after_the_other(tmp_path: Path) -> None:
 
 
 def test_runs_that_others_start_from_come_first(tmp_path: Path) -> None:
-    jobs = TABLES["mnist"].jobs(tmp_path, tier="cpu", methods=("erar", "erar_plus_v1"), seeds=(0, 1))
+    jobs = TABLES["mnist"].jobs(tmp_path, tier="cpu", methods=("erar", "erar_plus"), seeds=(0, 1))
     waves = dependency_waves(jobs)
     names = [[job.folder.name for job in wave] for wave in waves]
-    assert sorted(names[0]) == ["erar_plus_v1-quiet", "erar_plus_v1-quiet-seed1", "madry", "madry-seed1"]
-    assert sorted(names[1]) == ["erar", "erar-seed1", "erar_plus_v1-maps", "erar_plus_v1-maps-seed1"]
+    assert sorted(names[0]) == ["erar_plus-quiet", "erar_plus-quiet-seed1", "madry", "madry-seed1"]
+    assert sorted(names[1]) == ["erar", "erar-seed1", "erar_plus-maps", "erar_plus-maps-seed1"]
     assert [len(wave) for wave in waves] == [4, 4, 2]
     assert not any(job.measured for job in waves[0])
     assert all(job.measured for job in waves[-1])

@@ -4,6 +4,7 @@ Types are strict and unknown keys are refused; a key without a default has to be
 the default None, since TOML, in which a config is written, has no word for "nothing".
 """
 
+import re
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
@@ -252,9 +253,13 @@ class RunConfig(Section):
 
     @property
     def label(self) -> str:
-        """The method's name for tables: that of the preset while it is one of this method, as `erar-cacr-only`."""
+        """The method's name for tables: that of the preset while it is one of this method, as `erar-cacr-only`.
+
+        The version of a method, as in `erar_plus_v1`, does not count.
+        """
         named = self.preset.partition("/")[2].partition(":")[0]
-        return named if f"{named}-".startswith(f"{self.method.name}-") else self.method.name
+        method = re.sub(r"_v\d+$", "", self.method.name)
+        return named if f"{named}-".startswith(f"{method}-") else self.method.name
 
 
 def _plain(value: Any) -> Any:
