@@ -46,9 +46,9 @@ def train(
         torchrun --nproc-per-node 2 -m holdfast train mnist/erar      # several processes or GPUs
 
     Any key of the config can be set with --section.key VALUE; the value `none` removes a key. With
-    --method.settings.eps, step sizes and the radius of the evaluation scale, unless they are set as well. The
-    sections are data, model (with model.options), method (with method.settings), train (with train.schedule) and
-    evaluate (with evaluate.pgd, evaluate.ifia and evaluate.ensemble). `holdfast presets show NAME` prints all keys of a preset.
+    --method.settings.eps, step sizes and the radius of the evaluation scale, unless they are set as well. The sections
+    are data, model (with model.options), method (with method.settings), train (with train.schedule) and evaluate (with
+    evaluate.pgd, evaluate.ifia and evaluate.ensemble). `holdfast presets show NAME` prints all keys of a preset.
 
     Args:
         preset: Preset to train: dataset/method[:tier], as listed by `holdfast presets`.
