@@ -172,7 +172,7 @@ def check_eval_k(eval_k: int, x: Tensor) -> None:
     """Raise if `eval_k` exceeds the number of pixels of the maps of x, or is below 1."""
     pixels = x.shape[2] * x.shape[3]
     if not 1 <= eval_k <= pixels:
-        raise expected(f"1 <= k <= {pixels}, the number of entries of a map", got=f"k = {eval_k}")
+        raise expected(f"1 <= k <= {pixels}, the number of entries of a map", got=f"eval_k = {eval_k}")
 
 
 def _right(model: Model, x: Tensor, y: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ FLAGS: dict[str, dict[str, str]] = {
         },
         **{name: f"--model-args {name}=" for name in _SHAPE},
         "network": "--builder",
-        "k": "--k",
+        "eval_k": "--k",
     },
     "harden": {
         **{
@@ -55,7 +55,7 @@ FLAGS: dict[str, dict[str, str]] = {
 }
 """Command -> Python argument -> its option."""
 
-_PLAIN = ("eps", "mean", "std", "normalize", "minutes", "labels", "holdout", "k")
+_PLAIN = ("eps", "mean", "std", "normalize", "minutes", "labels", "holdout", "eval_k")
 """Arguments that messages name without a value, as in "expected eps <= 1"."""
 
 _RADIUS_KEY = re.compile(r"expected ((?:method|evaluate)\.[\w.]*eps) <=")
