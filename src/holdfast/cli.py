@@ -6,12 +6,14 @@ Each command is one function in `holdfast.commands`, which is imported only when
 import difflib
 import functools
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
 import holdfast
 from holdfast.commands.flags import as_flags
+from holdfast.commands.processes import leads, program
 from holdfast.commands.readable import with_readable_types
 from holdfast.engine.process import keep_memory, set_threads
 from holdfast.errors import HoldfastError, InputError
@@ -50,6 +52,9 @@ COMMANDS = {
 
 BUG, USER_ERROR, INTERRUPTED = 1, 2, 130
 
+_RESUMES = (["evaluate"], ["reproduce"])
+"""Commands that go on where they stopped if they are run again."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 for success, 2 for a user error, 130 if interrupted, 1 for a bug."""
@@ -62,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         keep_memory()
         return _run(words)
     except KeyboardInterrupt:
-        return _say("interrupted", INTERRUPTED)
+        return _say(_interrupted(words), INTERRUPTED)
     except BrokenPipeError:  # the reader closed the pipe, as in `holdfast presets | head`
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - Python flushes stdout at exit
         return 0
@@ -81,6 +86,14 @@ def _without_threads(words: list[str]) -> tuple[list[str], int | None]:
     if not number.isdecimal():
         raise InputError(f"expected a number after --threads, got {number!r}; try --threads 2.")
     return [*words[:place], *words[place + 2 :]], int(number)
+
+
+def _interrupted(words: list[str]) -> str:
+    """What to say after Ctrl-C: the command that goes on, or starts again; only one process of several says it."""
+    if not leads():
+        return "interrupted"
+    again = "go on with" if words[:1] in _RESUMES else "start again with"
+    return f"interrupted; {again}: {program()} {shlex.join(words)}"
 
 
 def _told(error: Exception, command: str) -> tuple[str, int]:

@@ -161,7 +161,7 @@ def test_a_damaged_file_and_an_empty_class(project: Path) -> None:
     assert audit("--model nets_of_user:grey --weights grey.pt") == 0
     told = " ".join(summary()["audit"]["notes"])
     assert f"1 of 18 image files cannot be read and are left out: 4/{victim.name}" in told
-    assert "1 of 10 class folders have no images: 7" in told
+    assert "1 of 10 class folders has no images: 7" in told
 
 
 def test_a_table_of_labels_and_the_order_of_classes(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -268,7 +268,10 @@ def test_a_pretrained_network_that_nobody_here_wrote(project: Path, capsys: pyte
         ("--model nets_of_user:Wrapped --model-args form=dict", ["got a dict with the keys", "--output logits"]),
         ("--model nets_of_user:Wrapped --model-args form=boxes", ["got a list of a tensor of shape [2, 10, 1]"]),
         ("--model nets_of_user:rigid", ["can be differentiated twice", "OnceOnly", "replace these layers"]),
-        ("--model nets_of_user:constant --limit 20", ["maps with a ranking of pixels, got constant maps for all 2"]),
+        ("--model nets_of_user:constant --limit 20", ["a ranking of pixels, got a constant map for each of the 2"]),
+        ("--model nets_of_user:Colour --channels rgb --mean 0 0 --std 1", ["expected --mean with 1 or 3 values"]),
+        ("--model nets_of_user:grey --k 0", ["expected 1 <= k <= 64", "got --k = 0"]),
+        ("--model nets_of_user:grey --holdout 1.5", ["expected --holdout as a fraction"]),
         ("--model nets_of_user:deep", ["a network that takes images of 1 channel, 8 x 8", "16 x 16: pass --size 16"]),
         ("--model nets_of_user:strides", ["images of 1 channel, 8 x 8", "16 x 16: pass --size 16"]),
         ("--model nets_of_user:grey --channels rgb", ["images of 1 channel,", "--channels grey"]),

@@ -239,3 +239,15 @@ def test_the_help_names_types_that_users_know(command: str, capsys: pytest.Captu
     assert "{None" not in said
     assert "(default: None)" not in said
     assert "|{[" not in said
+
+
+@pytest.mark.parametrize(("words", "said"), [("evaluate runs/a b", "go on with"), ("data list", "start again with")])
+def test_ctrl_c_names_the_command(
+    words: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(_: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("holdfast.cli._run", interrupt)
+    assert main(words.split()) == 130
+    assert capsys.readouterr().err == f"holdfast: interrupted; {said}: holdfast {words}\n"

@@ -108,8 +108,8 @@ def test_fine_tuning_starts_from_a_checkpoint_of_torch_save(project: Path) -> No
     [
         ("--init w.safetensors", ["got none at w.safetensors; pass a run directory or a file of weights"], "runs/"),
         ("--init there/w.pt", ["got none at there/w.pt; pass a run directory"], "runs/"),
-        ("--method.settings.eps 8", ["eps <= 1, since pixels are in [0, 1], got 8; did you mean 8/255?"], "holdout="),
-        ("--evaluate.pgd.eps 16", ["evaluate.pgd.eps", "did you mean 16/255?"], "Traceback"),
+        ("--method.settings.eps 8", ["expected --method.settings.eps <= 1,", "got 8; did you mean 8/255?"], "holdout="),
+        ("--evaluate.pgd.eps 16", ["expected --evaluate.pgd.eps <= 1", "did you mean 16/255?"], "Traceback"),
         ("--evaluate.ifia.eps 300", ["evaluate.ifia.eps", "pass a number from 0 to 1"], "Traceback"),
         ("--data images", ["pass --data.options.holdout 0.2 to hold out a fifth for testing."], "split="),
         ("--model nets_to_train:colour", ["images of 3 channels", "pass --data.transforms rgb"], "bug"),

@@ -20,6 +20,7 @@ from holdfast.config import (
     load_preset,
     make_config,
     merge,
+    radius_notes,
     split_overrides,
 )
 from holdfast.config.problems import keys, table, validated
@@ -227,7 +228,7 @@ def test_natural_has_nearly_no_settings() -> None:
 def test_complete_writes_the_defaults_down() -> None:
     config = complete(override("method.settings.eps", "1", "digits/madry"))
     first_layer = {"dead_zone": 0.0, "filter_spread": 0.0}
-    settings = {"eps": 1.0, "attack_steps": 5, "step_size": 0.06, "reduction": "mean"} | first_layer
+    settings = {"eps": 1.0, "attack_steps": 5, "step_size": 0.4, "reduction": "mean"} | first_layer
     assert config.method.settings == settings
     assert isinstance(config.method.settings["eps"], float)
     assert complete(config) == config
@@ -248,3 +249,30 @@ def test_overrides_leave_the_values_alone() -> None:
 def test_no_torch() -> None:
     code = "import sys, holdfast.config as c; c.make_config('mnist/erar'); print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_step_sizes_and_the_evaluation_scale_with_eps() -> None:
+    config = make_config("digits/madry", overrides=[("method.settings.eps", "0.05")])
+    assert config.method.settings["step_size"] == pytest.approx(0.02)
+    assert config.evaluate.pgd is not None
+    assert config.evaluate.ifia is not None
+    assert (config.evaluate.pgd.eps, config.evaluate.ifia.eps) == (0.05, 0.05)
+    assert config.evaluate.pgd.step_size == pytest.approx(0.01 / 3)
+
+
+def test_keys_that_are_set_do_not_scale_with_eps() -> None:
+    changes = [("method.settings.eps", "0.05"), ("method.settings.step_size", "0.1"), ("evaluate.ifia.eps", "0.15")]
+    config = make_config("digits/madry", overrides=changes)
+    assert config.method.settings["step_size"] == 0.1
+    assert config.evaluate.ifia is not None
+    assert config.evaluate.ifia.eps == 0.15
+    scaled, large = radius_notes(config, changes)
+    assert "evaluate.pgd.eps = 0.05" in scaled
+    assert "evaluate.ifia.eps" not in scaled
+    assert "step_size 0.1 is larger than eps = 0.05" in large
+
+
+def test_without_another_eps_nothing_scales_and_nothing_is_noted() -> None:
+    config = make_config("digits/madry", overrides=[("train.steps", "3")])
+    assert config.method.settings["step_size"] == 0.06
+    assert radius_notes(config, [("train.steps", "3")]) == ()

@@ -148,3 +148,9 @@ def test_the_part_to_measure_on(tmp_path: Path) -> None:
         (tmp_path / "b" / part).mkdir(parents=True)
     found = {name: default_split(tmp_path / name) for name in ("whole.npz", "split.npz", "a", "b")}
     assert found == {"whole.npz": "all", "split.npz": "test", "a": "all", "b": "test"}
+
+
+def test_too_many_classes_names_the_empty_folders() -> None:
+    kept = made(("cat", "dog", "zebra")).subset([0, 1])
+    with pytest.raises(InputError, match=r"at most 2 classes, .* delete the class folders without images \(zebra\)"):
+        fit_to_outputs(kept, 2)

@@ -194,7 +194,7 @@ def test_some_empty_class_folders_are_noted(pets: Path) -> None:
     found = data.load(pets, split="all")
     assert found.class_names == ("bird", "cat", "dog")  # a class without images keeps its place
     assert found.y.unique().tolist() == [1, 2]
-    assert found.notes == ("1 of 3 class folders have no images: bird",)
+    assert found.notes == ("1 of 3 class folders has no images: bird",)
 
 
 def test_empty_folders(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from tests.doors.material import digits, digits_file, network
 
 import holdfast as hf
 from holdfast.cli import main
-from holdfast.commands.audit import _without_minutes
+from holdfast.commands.audit import _fits, _without_minutes
 from holdfast.engine.passes import PassCounter, count_passes
 from holdfast.evaluation import Evaluation
 from holdfast.evaluation.audit import fit_to_minutes
@@ -96,7 +96,7 @@ def test_the_command_says_both_denominators_and_the_cost(tmp_path: Path, capsys:
 
 def test_minutes_choose_images_and_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*arguments(tmp_path), "--minutes", "5"]) == 0
-    assert "40 images with 2 steps fit into 5 minutes" in capsys.readouterr().out
+    assert "40 images with 2 steps each fit into 5 minutes" in capsys.readouterr().out
 
 
 def test_ctrl_c_leaves_a_report_and_the_command_that_goes_on(
@@ -146,3 +146,9 @@ def test_the_command_that_goes_on_has_the_settings_that_were_chosen(given: list[
     assert _without_minutes(words, settings) == [*rest, "--passes", "2000"]
     assert _without_minutes(words, replace(settings, strong=False)) == [*rest, "--steps", "9"]
     assert _without_minutes(["audit", "--k", "5"], settings) == ["audit", "--k", "5"]
+
+
+def test_one_image_is_not_plural() -> None:
+    one = hf.AuditSettings(limit=1, passes=600)
+    assert _fits(one, 1) == "1 image with 600 passes fits into 1 minute"
+    assert _fits(replace(one, limit=2), 0.5) == "2 images with 600 passes each fit into 0.5 minutes"

@@ -59,3 +59,7 @@ def test_nothing_to_compare() -> None:
     assert "paired gains" not in replace(BETTER, gains={}).text()
     unknown = replace(BETTER, natural=(None, None), kept=(None, 0.5))
     assert unknown.figures[0][1:3] == ("-", "50.0 %")
+
+
+def test_an_unchanged_accuracy_is_called_that() -> None:
+    assert replace(BETTER, natural=(0.98, 0.9803)).verdict.endswith(", and the accuracy stays at 98.0 %.")

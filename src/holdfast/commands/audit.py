@@ -153,8 +153,7 @@ def audit(
                 lambda: {name: getattr(fitted, name) for name in ("limit", "steps", "passes")}
             )
             settings = replace(settings, **chosen)
-            fits = f"{settings.limit} images with {_depth(settings)} fit into {minutes:g} minutes"
-            console.print(fits, style="dim", highlight=False)
+            console.print(_fits(settings, minutes), style="dim", highlight=False)
         words = _without_minutes(sys.argv[1:], settings)
         about = {
             "model_name": model,
@@ -244,8 +243,13 @@ def _without_minutes(words: list[str], settings: "AuditSettings") -> list[str]:
     return [*words[:place], *words[behind:], *chosen]
 
 
-def _depth(settings: "AuditSettings") -> str:
-    return f"{settings.passes:,} passes each" if settings.strong else f"{settings.steps} steps"
+def _fits(settings: "AuditSettings", minutes: float) -> str:
+    """How many images and passes, or steps, fit into the time."""
+    depth = f"{settings.passes:,} passes" if settings.strong else f"{settings.steps:,} steps"
+    time = "1 minute" if minutes == 1 else f"{minutes:g} minutes"
+    if settings.limit == 1:
+        return f"1 image with {depth} fits into {time}"
+    return f"{settings.limit:,} images with {depth} each fit into {time}"
 
 
 def assumptions(opened: "OpenedModel", images: "Dataset", labels: str, weights: Path | None, model: str) -> list[str]:

@@ -18,6 +18,7 @@ FLAGS: dict[str, dict[str, str]] = {
         },
         **{name: f"--model-args {name}=" for name in _SHAPE},
         "network": "--builder",
+        "eval_k": "--k",
     },
     "harden": {
         **{
@@ -54,8 +55,10 @@ FLAGS: dict[str, dict[str, str]] = {
 }
 """Command -> Python argument -> its option."""
 
-_PLAIN = ("eps", "mean", "std", "normalize", "minutes", "labels")
+_PLAIN = ("eps", "mean", "std", "normalize", "minutes", "labels", "holdout", "eval_k")
 """Arguments that messages name without a value, as in "expected eps <= 1"."""
+
+_RADIUS_KEY = re.compile(r"expected ((?:method|evaluate)\.[\w.]*eps) <=")
 
 _VALUE = r"'[^']*'|\"[^\"]*\"|\([^)]*\)|-?\d+(?:\.\d+)?(?:e-?\d+)?|[\w/:]+"
 
@@ -67,16 +70,22 @@ def as_flags(message: str, command: str) -> str:
     'expected a holdout, got none; pass --holdout 0.2 or --split all.'
     >>> as_flags("expected eps <= 1, got 8.", "audit")
     'expected --eps <= 1, got 8.'
+    >>> as_flags("expected method.settings.eps <= 1, got 8.", "train")
+    'expected --method.settings.eps <= 1, got 8.'
     """
     options = FLAGS.get(command)
     if options is None:
         return message
     if "split" not in options:
         message = message.replace(", or split='all' to use everything", "")
+    if command == "train":
+        message = _RADIUS_KEY.sub(r"expected --\1 <=", message)
     names = "|".join(options)
     message = re.sub(rf"(?<![\w-])({names})=({_VALUE})", lambda found: _flag(options, *found.groups()), message)
     plain = "|".join(name for name in _PLAIN if name in options)
-    return re.sub(rf"\b(expected|got|and|or) ({plain})\b", r"\1 --\2", message) if plain else message
+    if not plain:
+        return message
+    return re.sub(rf"\b(expected|got|and|or) ({plain})\b", lambda found: f"{found[1]} {options[found[2]]}", message)
 
 
 def _flag(options: dict[str, str], name: str, value: str) -> str:

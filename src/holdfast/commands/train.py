@@ -45,8 +45,9 @@ def train(
         holdfast train --out runs/a --resume                          # resume after Ctrl-C or a crash
         torchrun --nproc-per-node 2 -m holdfast train mnist/erar      # several processes or GPUs
 
-    Any key of the config can be set with --section.key VALUE; the value `none` removes a key. The sections are data,
-    model (with model.options), method (with method.settings), train (with train.schedule) and evaluate (with
+    Any key of the config can be set with --section.key VALUE; the value `none` removes a key. With
+    --method.settings.eps, step sizes and the radius of the evaluation scale, unless they are set as well. The sections
+    are data, model (with model.options), method (with method.settings), train (with train.schedule) and evaluate (with
     evaluate.pgd, evaluate.ifia and evaluate.ensemble). `holdfast presets show NAME` prints all keys of a preset.
 
     Args:
@@ -69,11 +70,14 @@ def train(
     changes = [(key, str(value)) for key, value in fixed.items() if value is not None]
     changes += [(f"model.{'' if key in _SHAPE else 'options.'}{key}", text) for key, text in _pairs(model_args)]
     changes += [(key, text) for key, text in overrides]
+    from holdfast.config import radius_notes
     from holdfast.experiment.layout import has_checkpoint
     from holdfast.training import joined, pick_device
 
     folder = out or _default_folder(preset, config, seed or 0, resume, _own_name(preset, model, data))
     settings = _config(preset, config, folder, resume, changes)
+    for note in () if resume else radius_notes(settings, changes):
+        _say(f"note: {note}", sys.stdout)
     with joined(pick_device(settings.train.device)):  # one process group for all runs
         if not (resume and has_checkpoint(folder)):
             _train_starts(settings, folder, quiet, _for_starts(changes))
@@ -130,7 +134,7 @@ def _run(config: Any, folder: Path, resume: bool, quiet: bool) -> None:
     except Interrupted as stop:
         _say(f"holdfast: {stop}", sys.stderr)
         raise SystemExit(130) from None
-    cost = f"{run.result.step:,} steps, {run.result.seconds:,.0f} s, {run.result.example_passes:,} example passes"
+    cost = f"{run.result.step:,} steps, {run.result.seconds:,.0f} s, {run.result.example_passes:,} example-passes"
     _say(f"wrote {folder}: {cost}", sys.stdout)
     own = ["--model", config.model.name] if ":" in config.model.name else []  # never imported automatically
     _say(f"next: {shlex.join(['holdfast', 'evaluate', str(folder), *own])}", sys.stdout)

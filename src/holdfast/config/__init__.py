@@ -5,6 +5,7 @@ from holdfast.config.merge import differences, merge
 from holdfast.config.methods import complete
 from holdfast.config.overrides import Override, apply_overrides, parse_arguments, split_overrides
 from holdfast.config.presets import TIERS, find_preset, load_preset, preset_names, preset_values, run_name
+from holdfast.config.radius import radius_notes
 from holdfast.config.schema import (
     Data,
     EnsembleProtocol,
@@ -47,6 +48,7 @@ __all__ = [
     "parse_number",
     "preset_names",
     "preset_values",
+    "radius_notes",
     "run_name",
     "split_overrides",
 ]

@@ -9,6 +9,7 @@ from holdfast.config.merge import merge
 from holdfast.config.overrides import Override, apply_overrides
 from holdfast.config.presets import preset_values
 from holdfast.config.problems import validated
+from holdfast.config.radius import scale_with_eps
 from holdfast.config.schema import RunConfig
 from holdfast.config.toml import read_toml, to_toml
 from holdfast.errors import expected
@@ -17,6 +18,8 @@ from holdfast.errors import expected
 def make_config(preset: str = "", *, file: Path | None = None, overrides: Sequence[Override] = ()) -> RunConfig:
     """The config of a preset or of a file, one of the two, with `overrides` on top.
 
+    An override of method.settings.eps also scales step sizes and the radius of the evaluation, unless they have one.
+
     >>> make_config("digits/erar", overrides=[("train.steps", "7")]).train.steps
     7
     """
@@ -24,7 +27,7 @@ def make_config(preset: str = "", *, file: Path | None = None, overrides: Sequen
         got = f"{preset} and {file}" if preset else "neither"
         raise expected("a preset or a config file", got=got, fix="`holdfast presets` lists the presets")
     values = preset_values(preset) if file is None else _file_values(file)
-    return validated(RunConfig, apply_overrides(values, overrides))
+    return validated(RunConfig, scale_with_eps(values, apply_overrides(values, overrides), overrides))
 
 
 def config_from_file(path: Path) -> RunConfig:

@@ -82,10 +82,24 @@ def _sentence(schema: type[BaseModel], problem: ErrorDetails, section: str) -> s
     if problem["type"] == "value_error":
         reason = problem["ctx"]["error"]
         if isinstance(reason, InputError):  # from a check of whole tables: a sentence already
-            return f"{key}: {reason}" if key else str(reason)
+            return _with_key(key, str(reason))
         return str(expected(f"{key} to be {reason}", got=_shown(problem["input"])))
     wanted = _WORDS.get(problem["type"], problem["msg"].removeprefix("Input should be "))
     return str(expected(f"{key} to be {wanted}", got=_shown(problem["input"])))
+
+
+def _with_key(key: str, sentence: str) -> str:
+    """The sentence with the full name of the key: in place of its last part, or in front if neither is named.
+
+    >>> _with_key("evaluate.pgd.eps", "expected eps <= 1, got 8.")
+    'expected evaluate.pgd.eps <= 1, got 8.'
+    >>> _with_key("train", "expected steps or epochs, got none.")
+    'train: expected steps or epochs, got none.'
+    """
+    last = f"expected {key.rpartition('.')[2]} "
+    if not key or sentence.startswith(f"expected {key}."):
+        return sentence
+    return sentence.replace(last, f"expected {key} ", 1) if sentence.startswith(last) else f"{key}: {sentence}"
 
 
 def _unknown(schema: type[BaseModel], place: list[str], section: str) -> InputError:

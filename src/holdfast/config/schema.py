@@ -75,7 +75,7 @@ class Method(Section):
     def _radius_of_pixels(self) -> "Method":
         eps = self.settings.get("eps")
         if isinstance(eps, int | float):
-            check_eps(eps)
+            check_eps(eps, "method.settings.eps")
         return self
 
 
@@ -167,7 +167,7 @@ class PGDProtocol(Section):
 class APGDProtocol(Section):
     """Accuracy under Auto-PGD on the cross-entropy and then on the difference of logits ratio, on `limit` images."""
 
-    eps: NotNegative
+    eps: Radius
     steps: Count = 50
     restarts: Count = 1
     limit: Count | None = 500

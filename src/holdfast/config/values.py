@@ -22,15 +22,15 @@ def fraction(value: Any) -> Any:
     return above / below if below else value
 
 
-def check_eps(eps: float) -> float:
-    """A largest change per pixel as it is; raises if it is one of pixels from 0 to 255.
+def check_eps(eps: float, name: str = "eps") -> float:
+    """A largest change per pixel as it is; raises if it is one of pixels from 0 to 255. `name` is for the message.
 
     >>> check_eps(0.1)
     0.1
     """
     if eps > 1:
         fix = f"did you mean {eps:g}/255?" if eps <= 255 else "pass a number from 0 to 1"
-        raise expected("eps <= 1, since pixels are in [0, 1]", got=f"{eps:g}", fix=fix)
+        raise expected(f"{name} <= 1, since pixels are in [0, 1]", got=f"{eps:g}", fix=fix)
     return eps
 
 
@@ -71,7 +71,7 @@ def index_or_key(value: Any) -> Any:
 
 
 Real = Annotated[float, BeforeValidator(fraction)]
-Radius = Annotated[float, BeforeValidator(fraction), Field(ge=0), AfterValidator(check_eps)]
+Radius = Annotated[float, BeforeValidator(fraction), Field(ge=0), AfterValidator(lambda eps: check_eps(eps))]
 """The largest change per pixel; pixels are in [0, 1]."""
 Setting = Annotated[Any, BeforeValidator(_setting)]
 Reals = Annotated[tuple[Real, ...], Strict(False)]  # a list, which is all that TOML has, will do

@@ -75,7 +75,10 @@ def fit_to_outputs(data: Dataset, outputs: int) -> tuple[Dataset, tuple[str, ...
     count, names = data.num_classes, data.class_names
     shown = _first(names)
     if count > outputs:
+        without = sorted(set(range(count)) - set(data.y.tolist()))
         fix = f"leave out the classes that the network does not know, or build it with num_classes={count}"
+        if without:
+            fix = f"delete the class folders without images ({_first([names[at] for at in without])}), {fix}"
         raise expected(f"at most {outputs} classes, one per output of the network", got=f"{count} ({shown})", fix=fix)
     if count == outputs:
         return data, _order_notes(names)

@@ -38,8 +38,9 @@ def _check_maps(model: nn.Module, x: Tensor, y: Tensor, right: Tensor, attributi
     for rows in (right[:FEW_MAPS], right[FEW_MAPS:]):
         if len(rows) and not bool(constant_maps(saliency_map(attribution(model, x[rows], y[rows]).detach())).all()):
             return
-    fix = "check that its output depends on its input, and that its weights are loaded; or choose another map"
-    raise expected("maps with a ranking of pixels", got=f"constant maps for all {len(right)} images", fix=fix)
+    fix = "check that the network's output depends on its input and that its weights are loaded, or choose another map"
+    found = f"a constant map for each of the {len(right)} correctly predicted images"
+    raise expected("maps with a ranking of pixels", got=found if len(right) > 1 else "a constant map", fix=fix)
 
 
 def constant_maps(maps: Tensor) -> Tensor:

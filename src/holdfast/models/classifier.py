@@ -13,6 +13,10 @@ class OutputError(InputError):
     """A network that does not return logits [B, K]."""
 
 
+class NormalisationError(InputError):
+    """A mean or std whose number of values fits neither one number nor the channels of the images."""
+
+
 Statistic = float | Sequence[float] | Tensor
 
 
@@ -95,7 +99,8 @@ def _statistic(name: str, value: Statistic | None) -> Tensor | None:
 def _per_channel(name: str, values: Tensor, x: Tensor) -> Tensor:
     """Shape [C] or [1] values so that they broadcast against the channels of `x` [B, C, ...]."""
     if len(values) not in (1, x.shape[1]):
-        raise expected(f"{name} with 1 or {x.shape[1]} values for images {list(x.shape)}", got=len(values))
+        what = f"{name} with 1 or {x.shape[1]} values for images {list(x.shape)}"
+        raise NormalisationError(str(expected(what, got=len(values))))
     return values.reshape(-1, *([1] * (x.dim() - 2)))
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from holdfast.engine.modes import evaluating
 from holdfast.errors import HoldfastError, expected, reason
-from holdfast.models.classifier import Classifier, OutputError
+from holdfast.models.classifier import Classifier, NormalisationError, OutputError
 
 SIDES = (8, 16, 28, 32, 48, 64, 96, 112, 128, 160, 192, 224, 256, 299, 384)
 """Sides of images that are tried, smallest first, to say which ones a network accepts."""
@@ -40,6 +40,8 @@ def probe_network(model: Classifier, x: Tensor) -> Probe:
     if x.shape[1] == 3 and isinstance(_tried(model, x[:, :1]), Tensor):
         fix = "convert the images with channels='grey'"
         raise expected("images of 1 channel, as the network takes them", got=_shape(x), fix=fix)
+    if isinstance(tried, NormalisationError) and x.shape[1] == 3:
+        raise tried
     raise expected(f"a network that takes images of {_shape(x)}", got=_why(tried), fix=_other_side(model, x))
 
 

@@ -111,6 +111,8 @@ class BeforeAfter:
         before, after = self.natural
         if before is None or after is None:
             return ""
+        if f"{100 * (after - before):.1f}" in ("0.0", "-0.0"):
+            return f", and the accuracy stays at {_percent(after)}"
         return f", and the accuracy changed by {100 * (after - before):+.1f} points to {_percent(after)}"
 
 

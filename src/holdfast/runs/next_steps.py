@@ -110,7 +110,8 @@ def _more_images(summary: Mapping[str, Any], words: Sequence[str]) -> Step:
         )
     share = max(_attacked(summary) / n, 0.1) if n else 1.0
     limit = min(there, max(USUAL_IMAGES, 2 * n, math.ceil(MIN_ATTACKED / share)))
-    text = f"Audit more images: {limit:,} of the {there:,} instead of {n:,}. The results so far are used again."
+    again = "The results so far are used again" + ("." if words else " if the other options and `out` are the same.")
+    text = f"Audit more images: {limit:,} of the {there:,} instead of {n:,}. {again}"
     return Step(text=text, command=_again(words, limit=limit))
 
 

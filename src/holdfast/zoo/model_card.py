@@ -119,7 +119,7 @@ def _figures(view: RunView, config: RunConfig) -> list[str]:
 def _origin(view: RunView, run: Run) -> list[str]:
     origin = Document(run.provenance, "provenance.json")
     minutes = f", {view.train_seconds / 60:.0f} minutes" if view.train_seconds else ""
-    cost = f"- {view.example_passes:,.0f} example passes{minutes}" if view.example_passes else "- cost not recorded"
+    cost = f"- {view.example_passes:,.0f} example-passes{minutes}" if view.example_passes else "- cost not recorded"
     return [
         f"{cost}, on {origin.text('cpu', 'hardware not recorded')}, with the runs it starts from.",
         f"- Trained {origin.text('finished', 'at an unrecorded time')[:10]} with holdfast {origin.text('holdfast')}, "

@@ -51,8 +51,14 @@ def list_class_folders(folder: Path, class_names: tuple[str, ...]) -> Listing:
         labels=[label for label, (images, _) in enumerate(found) for _ in images],
         class_names=class_names,
         ignored=sum(ignored for _, ignored in found),
-        notes=(f"{len(empty)} of {len(class_names)} class folders have no images: {some(empty)}",) if empty else (),
+        notes=_empty_note(empty, len(class_names)),
     )
+
+
+def _empty_note(empty: Sequence[str], classes: int) -> tuple[str, ...]:
+    """A note about class folders without images, if there are any."""
+    have = "has" if len(empty) == 1 else "have"
+    return (f"{len(empty)} of {classes} class folders {have} no images: {some(empty)}",) if empty else ()
 
 
 def list_unlabelled(folder: Path) -> Listing:

@@ -98,8 +98,8 @@ class Hardened:
         first, last = (f"{100 * share:.1f} %" for share in self.watched)
         said = [
             f"{self.settings.method} on the map {self.settings.map}, {self.plan.steps:,} steps of "
-            f"{self.settings.batch_size} images; {len(self.checks)} looks at the accuracy on held-out images, "
-            "which are not the audited ones."
+            f"{self.settings.batch_size} images; the accuracy was measured {_times(len(self.checks))} on "
+            "held-out images, which are not the audited ones."
         ]
         if self.backed_off:
             steps = ", ".join(f"{check.step:,}" for check in self.backed_off)
@@ -118,6 +118,10 @@ class Hardened:
             )
         said.append(f"Accuracy on the watched images: {first} before, {last} after.")
         return tuple(said)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
 
 
 _ACCURACIES = ("natural_accuracy", "pgd_accuracy")
