@@ -96,6 +96,6 @@ def test_published_tables_have_the_same_cells(name: str, tmp_path: Path) -> None
     jobs = TABLES[name].jobs(RESULTS, tier="cpu")
     write_tables(view_runs([read_run(job.folder) for job in jobs]), tmp_path)
     published = sorted((RESULTS / f"table-{name}").glob("*.csv"))
-    assert len(published) == 8
+    assert len(published) >= 8
     for table in published:
         assert (tmp_path / table.name).read_text() == table.read_text(), table.name
