@@ -7,24 +7,24 @@
 1,000 stratified training images are held out: natural accuracy on all of them, PGD-20 on 300, the strongest attack on
 the map of the centred logit on 40 (mean top-k and Kendall's tau). The test images are not read. Any key of the config
 can be set, as with `holdfast train`; `--train.steps 0` measures the initial network. Each line of the output is
-appended to benchmarks/validate.jsonl.
+appended to benchmarks/validate.jsonl. Presets whose transforms make training examples from others (`balance`, `mirror`)
+are not for this script: copies of held-out images would stay among the training images.
 """
 
 import argparse
 import json
 import sys
 import time
-from dataclasses import fields
 from pathlib import Path
 
 import torch
 
 import holdfast as hf
-from holdfast.config import make_config
+from holdfast.config import RunConfig, make_config
 from holdfast.config.overrides import split_overrides
 from holdfast.data import Dataset, Loader, to_float
 from holdfast.engine.process import keep_memory
-from holdfast.experiment.run import prepare
+from holdfast.experiment.run import prepare, shared_with_fit
 from holdfast.models import Classifier
 from holdfast.training import FitSettings, fit
 
@@ -46,8 +46,7 @@ def main() -> None:
     held_out, rest = split(ready.data)
     started, passes = time.monotonic(), 0
     if not untrained:
-        names = {field.name for field in fields(FitSettings)} - {"schedule"}
-        given = {name: value for name, value in ready.config.train if name in names}
+        given = shared_with_fit(ready.config)
         settings = FitSettings(**given, schedule=ready.schedule, seed=config.seed, progress=False)
         loader = Loader(rest, ready.config.train.batch_size, seed=config.seed)
         passes = fit(ready.objective, loader, ready.optimizer, settings).example_passes
@@ -73,7 +72,7 @@ def split(data: Dataset) -> tuple[Dataset, Dataset]:
     return held_out, data.subset(torch.nonzero(~out).flatten().tolist())
 
 
-def measure(model: Classifier, data: Dataset, config: object, passes: int) -> dict[str, object]:
+def measure(model: Classifier, data: Dataset, config: RunConfig, passes: int) -> dict[str, object]:
     """Accuracy, accuracy under PGD-20 and strength of the maps on held-out images."""
     protocol = config.evaluate.ifia
     eps, k = float(protocol.eps), protocol.eval_k or protocol.k

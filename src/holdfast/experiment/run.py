@@ -136,7 +136,7 @@ def run_training(
         provenance = collect_provenance(seeds=[config.seed], device=str(device), threads=torch.get_num_threads())
         processes.leading(lambda: _open(out, ready.config, provenance, resume))
         settings = FitSettings(
-            **_shared_with_fit(ready.config),
+            **shared_with_fit(ready.config),
             schedule=ready.schedule,
             seed=config.seed,
             run_dir=out,
@@ -214,7 +214,7 @@ def load_data(config: RunConfig, split: str) -> Dataset:
     return dataset.stratified(data.limit, config.seed) if training and data.limit else dataset
 
 
-def _shared_with_fit(config: RunConfig) -> dict[str, Any]:
+def shared_with_fit(config: RunConfig) -> dict[str, Any]:
     """The keys of [train] that are also fields of `FitSettings`."""
     names = {field.name for field in fields(FitSettings)} - {"schedule"}
     return {name: value for name, value in config.train if name in names}
