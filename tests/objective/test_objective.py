@@ -258,3 +258,17 @@ def test_keys_can_be_left_out_for_a_first_try() -> None:
     assert not torch.equal(first.total, second.total)  # other noise in every step
     objective.example_passes = 0
     assert torch.equal(objective(x, y).total, first.total)
+
+
+def test_first_layer_penalties_of_madry_by_hand() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 2, 1), nn.Flatten(), nn.Linear(8, 3))
+    with torch.no_grad():
+        net[0].weight.copy_(torch.tensor([2.0, -1.0]).reshape(2, 1, 1, 1))
+        net[0].bias.copy_(torch.tensor([0.5, 0.25]))
+    x, y, keys = torch.full((2, 1, 2, 2), 0.5), torch.tensor([0, 1]), torch.arange(2)
+    settings = {"eps": 0.1, "attack_steps": 1, "step_size": 0.1}
+    plain, penalised = (
+        hf.recipes.madry(net, **settings, dead_zone=size)(x, y, keys).total.item() for size in (0.0, 3.0)
+    )
+    # max(0, 0.5 + 0.1 * 2) and max(0, 0.25 + 0.1 * 0), their mean is 0.475
+    assert penalised - plain == pytest.approx(3 * 0.475, abs=1e-5)

@@ -90,9 +90,7 @@ def reproduce(
         _run(part, launch, console)
     _print(wanted, jobs, out, console)
     if tier == "cpu" and not options:  # OUT/README.md shows all finished runs of the table, not only those of this call
-        listed = [*wanted.methods, *(method for method in methods if method not in wanted.methods)]
-        all_jobs = wanted.jobs(out, tier=tier, methods=listed, seeds=range(MOST_SEEDS))
-        done = [job for job in all_jobs if job.finished]
+        done = [job for job in wanted.jobs(out, tier=tier, seeds=range(MOST_SEEDS)) if job.finished]
         for path in write_page(view_runs([read_run(job.folder) for job in done]), out / "README.md", wanted.name):
             console.print(f"wrote {path}", highlight=False, soft_wrap=True)
 

@@ -173,8 +173,7 @@ def checks_table(views: Sequence[RunView]) -> Table:
 
 def _pairs(views: Sequence[RunView]) -> list[tuple[RunView, RunView]]:
     """Pairs (other run, our run with the same seed, else our first run); without our method, the last run is ours."""
-    first_version = [view for view in views if view.method == f"{OURS}_v1"]
-    ours = [view for view in views if view.method == OURS] or first_version or list(views[-1:])
+    ours = [view for view in views if view.method == OURS] or list(views[-1:])
     others = [view for view in views if view not in ours]
     return [(view, next((our for our in ours if our.seed == view.seed), ours[0])) for view in others]
 
