@@ -58,11 +58,15 @@ def test_settings_that_fit_the_time() -> None:
     fast = iter([0.0, 0.008])
     chosen = fit_to_minutes(network(), digits(), settings, 10.0, clock=lambda: next(fast))
     assert (chosen.limit, chosen.steps) == (64, 50)
-    strong = hf.AuditSettings(eps=0.1, ig_steps=4)
+    strong = hf.AuditSettings(eps=0.1, ig_steps=10)
     slow = iter([0.0, 1e9])
     chosen = fit_to_minutes(network(), digits(), strong, 10.0, clock=lambda: next(slow))
     assert chosen.limit == 1
-    assert 600 < chosen.passes < 1000  # what the fewest steps take on this network
+    assert 600 < chosen.passes < 1000  # what the fewest steps take with 10 points
+    slow = iter([0.0, 1e9])
+    assert (
+        fit_to_minutes(network(), digits(), replace(strong, ig_steps=4), 10.0, clock=lambda: next(slow)).passes == 600
+    )
     slow = iter([0.0, 1e9])
     chosen = fit_to_minutes(network(), digits(), replace(strong, passes=300), 10.0, clock=lambda: next(slow))
     assert (chosen.limit, chosen.passes) == (1, 300)  # never more than was asked for

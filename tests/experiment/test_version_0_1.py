@@ -25,6 +25,13 @@ ROOT = Path(__file__).parents[2]
 BEFORE = ROOT / "tests" / "fixtures" / "version-0.1"
 RESULTS = ROOT / "results"
 PUBLISHED = sorted(path.parent for path in RESULTS.glob("*/*/config.toml"))
+EARLIER_EDITION = {
+    "step=0, bands=40)": "step=0, offsets=16)",
+    "widths=(0.05, 0.01), rate=0.3, start='contrast', points=1, memory=8)": (
+        "widths=(0.05, 0.01), rate=0.3, start='random', points=1, memory=1)"
+    ),
+}
+"""What the strongest attack was at commit 0f50dfe, with which some tables were measured: docs/attack.md, *Editions*."""
 needs_results = pytest.mark.skipif(not PUBLISHED, reason="the published results are not in this copy")
 
 
@@ -81,12 +88,15 @@ def test_published_configs_and_measurements_are_understood(folder: Path) -> None
     if not (folder / "measured.json").exists():
         return
     measured = read_json(folder / "measured.json")
-    before, now = (protocol_of(config, MeasureOptions(as_before=old)) for old in (True, False))
-    attacks = {"pgd": now.pgd, "apgd": now.apgd, **now.attacks, **before.attacks}
+    before, present = (protocol_of(config, MeasureOptions(as_before=old)) for old in (True, False))
+    attacks = {"pgd": present.pgd, "apgd": present.apgd, **present.attacks, **before.attacks}
     known = {name.removeprefix("attack ") for name in measured if name.startswith("attack ")}
     assert {"pgd", "ifia-topk", "random"} <= known <= set(attacks)
     for name in known:
-        assert same(measured[f"attack {name}"], words_of(attacks[name])), name
+        now = earlier = words_of(attacks[name])
+        for words, before_that in EARLIER_EDITION.items():
+            earlier = earlier.replace(words, before_that)
+        assert any(same(measured[f"attack {name}"], words) for words in (now, earlier)), name
     assert {row.attack for row in read_run(folder).examples.rows} == known - {"pgd", "apgd"}
 
 

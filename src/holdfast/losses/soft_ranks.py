@@ -5,6 +5,7 @@ that a search narrows as it goes on: `at(progress, step)` returns the loss for o
 """
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -69,26 +70,30 @@ class LogTopK(AnnealedLoss):
 class SoftKendall(AnnealedLoss):
     """Minus the mean over pairs of pixels of sign(a_i - a_j) tanh((l_i - l_j) / w), l the log map, a the clean map.
 
-    Each step uses `offsets` times H W of the pairs: a pixel is compared with those that are some ranks below it in the
-    clean map, and over the steps the distances in rank cover all pairs evenly. Pairs that are tied in the clean map
-    count as zero, as in Kendall's tau-b.
+    Pairs that are tied in the clean map count as zero, as in Kendall's tau-b.
+
+    Only pairs whose current levels are near can be reversed; the tanh of the others has no slope. So most of the pairs
+    that a step takes are near in the *current* order. The distances in that order, 1 to H W - 1, are divided into bands
+    whose widths grow geometrically. A step takes all pairs at one distance of each band, and these stand for the whole
+    band; over the steps the distances cover the bands evenly. With many `bands` every step takes all pairs.
     """
 
     wide: float = 0.5
     narrow: float = 0.1
-    offsets: int = 16
+    bands: int = 40
 
     def remember(self, clean_map: Tensor) -> Clean:
-        values, order = flatten(clean_map).sort(dim=1, descending=True)
-        return {"order": order, "values": values}
+        return {"values": flatten(clean_map)}
 
     def distance(self, shown: Tensor, clean: Clean) -> Tensor:
-        level = torch.log(flatten(shown) + KENDALL_FLOOR).gather(1, clean["order"])
-        values, pixels = clean["values"], level.shape[1]
-        first = self.step * self.offsets
-        total = level.new_zeros(level.shape[0])
-        for number in range(first, first + self.offsets):
-            shift = 1 + int((0.5 + number * GOLDEN) % 1 * (pixels - 1)) if pixels > 1 else 0
-            order = torch.sign(values - values.roll(-shift, 1))
-            total = total + (order * torch.tanh((level - level.roll(-shift, 1)) / self.width)).mean(1)
-        return -total / self.offsets
+        level = torch.log(flatten(shown) + KENDALL_FLOOR)
+        order = level.detach().argsort(1)
+        level, values = level.gather(1, order), clean["values"].gather(1, order)
+        pixels, total = level.shape[1], level.new_zeros(level.shape[0])
+        edges = sorted({round(pixels ** (number / self.bands)) for number in range(self.bands + 1)})
+        for number, (first, after) in enumerate(pairwise(edges)):
+            apart = first + int((0.5 + (self.step + 7 * number) * GOLDEN) % 1 * (after - first))
+            agrees = torch.sign(values[:, apart:] - values[:, :-apart])
+            pairs = agrees * torch.tanh((level[:, apart:] - level[:, :-apart]) / self.width)
+            total = total + (after - first) * pairs.sum(1)
+        return -total / max(1, pixels * (pixels - 1) // 2)

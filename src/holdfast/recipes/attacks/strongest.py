@@ -77,5 +77,12 @@ def members(k: int) -> tuple[Ascent, ...]:
             rate=0.1,
             points=3,
         ),
-        Ascent(name="kendall-sharp", metric="kendall", loss=ranks, widths=(0.05, 0.01)),
+        Ascent(
+            name="kendall-sharp",
+            metric="kendall",
+            loss=ranks,
+            widths=(0.05, 0.01),
+            start="contrast",
+            memory=8,
+        ),
     )
