@@ -14,16 +14,22 @@ EQUAL = {
     "gtsrb": (303_000, (3, 32, 32), 43),
     "flower17": (64_700, (3, 32, 32), 17),
 }
+WIDE_ROWS = ("madry-continued", "trades", "art", "erar", "erar_plus")
+WIDE = {"gtsrb-wrn": (150_000, (3, 32, 32), 43), "flower17-wrn": (60_000, (3, 64, 64), 17)}
 ABLATIONS = ("cacr-only", "wacr-only", "1-0.7", "0.7-1", "no-nca", "no-base")
 ON_FASHION = ("madry-first-layer", "erar_plus-first-layer", *(f"erar-{name}" for name in ABLATIONS))
 
 
 @pytest.mark.parametrize(
     ("dataset", "method"),
-    [*((name, row) for name in EQUAL for row in ROWS), *(("fashion-mnist", row) for row in ON_FASHION)],
+    [
+        *((name, row) for name in EQUAL for row in ROWS),
+        *(("fashion-mnist", row) for row in ON_FASHION),
+        *((name, row) for name in WIDE for row in WIDE_ROWS),
+    ],
 )
 def test_equal_passes(dataset: str, method: str) -> None:
-    wanted, shape, classes = EQUAL[dataset]
+    wanted, shape, classes = (EQUAL | WIDE)[dataset]
     config = complete(load_preset(f"{dataset}/{method}:cpu"))
     assert config.train.init == "madry"
     net = hf.models.build(

@@ -95,7 +95,7 @@ def test_digits_presets_run(name: str) -> None:
 def test_networks_of_the_presets() -> None:
     """Each is built with its options; the wide one narrow, to be quick."""
     networks = {config_text_of(load_preset(name).model): load_preset(name).model for name in NAMES}
-    assert len(networks) == 11  # four of the cpu tier, also with softplus, and three of the paper
+    assert len(networks) == 13  # five of the cpu tier, also with softplus, and three of the paper
     for network in networks.values():
         name = network.name.replace("wrn-28-10", "wrn-10-1")
         assert build_model(network.model_copy(update={"name": name}), seed=0).net is not None
@@ -220,6 +220,22 @@ def test_wide_network(dataset: str) -> None:
     assert (art["eps"], art["attack_steps"], art["step_size"]) == (8 / 255, 3, 5 / 255)
     assert (art["weight"], art["beta"]) == (0.5, 50.0)
     assert ((art["mean"],), (art["std"],)) == (model.mean, model.std)
+
+
+@pytest.mark.parametrize(("dataset", "side"), [("flower17-wrn", 64), ("gtsrb-wrn", 32)])
+def test_wide_network_on_two_cores(dataset: str, side: int) -> None:
+    """The same shares of the pixels as in the paper, and the normalisation of ART's loss is that of the network."""
+    config, paper = load_preset(f"{dataset}/art:cpu"), load_preset(f"{dataset}/art:paper")
+    full = 128 if side == 64 else 32
+    assert config.data.transforms == (("resize:to=64",) if side == 64 else ("equalize",))
+    assert (config.model.name, config.model.options) == ("wrn-16-2", {"dropout": 0.1})
+    for k in ("k", "eval_k"):
+        assert getattr(config.evaluate.ifia, k) / side**2 == getattr(paper.evaluate.ifia, k) / full**2
+    art = settings(config.preset)
+    assert art["k"] / side**2 == settings(paper.preset)["k"] / full**2
+    assert (
+        ((art["mean"],), (art["std"],)) == (config.model.mean, config.model.std) == (paper.model.mean, paper.model.std)
+    )
 
 
 def test_small_machines() -> None:

@@ -14,7 +14,7 @@ MAIN = ("natural", "madry", "ig_norm", "ig_sum_norm", "erar", "erar_plus")
 OURS = ("igr",)  # not in the paper; related to its regularizers
 CONTROLS = ("madry-continued", "trades")  # what more training brings without a regularizer of maps
 FAIR = (*MAIN[:2], *CONTROLS, *MAIN[2:], *OURS)  # all after Madry go on from it, with the same number of passes
-WIDE = ("natural", "madry", "art", "erar")
+WIDE = ("natural", "madry", "madry-continued", "art", "erar", "erar_plus")
 GREY_AND_FLOWER = ("mnist", "fashion-mnist", "flower17")
 
 
@@ -84,8 +84,8 @@ TABLES = {
         _table("fashion-mnist", "Results on Fashion-MNIST", ("fashion-mnist",), FAIR),
         _table("gtsrb", "Results on GTSRB", ("gtsrb",), FAIR),
         _table("flower17", "Results on Flower", ("flower17",), FAIR),
-        _table("gtsrb-wrn", "Results on GTSRB (WRN-28-10)", ("gtsrb-wrn",), WIDE),
-        _table("flower17-wrn", "Results on Flower (WRN-28-10)", ("flower17-wrn",), WIDE),
+        _table("gtsrb-wrn", "Results on GTSRB (WRN-28-10; tier cpu: wrn-16-2)", ("gtsrb-wrn",), WIDE),
+        _table("flower17-wrn", "Results on Flower (WRN-28-10; tier cpu: wrn-16-2, 64 x 64)", ("flower17-wrn",), WIDE),
         _table("ablation-cacr", "Results of using only CACR", GREY_AND_FLOWER, ("erar", "erar-cacr-only")),
         _table("ablation-wacr", "Results of using only WACR", GREY_AND_FLOWER, ("erar", "erar-wacr-only")),
         _table(
@@ -98,7 +98,7 @@ TABLES = {
             ("erar", "erar-no-nca"),
         ),
         _table("ablation-base", "Removing the base attribution from WACR", GREY_AND_FLOWER, ("erar", "erar-no-base")),
-        _table("spearman", "Median Spearman (WRN-28-10)", ("flower17-wrn", "gtsrb-wrn"), WIDE),
+        _table("spearman", "Median Spearman (WRN-28-10; tier cpu: wrn-16-2)", ("flower17-wrn", "gtsrb-wrn"), WIDE),
         _table(
             "quality",
             "Spearman with the maps of a naturally trained network",
@@ -117,7 +117,7 @@ FIGURES = {
     "variance figure": ("Box plots of top-k and Kendall", "holdfast report RUNS --figures FOLDER"),
     "ablation figures": (
         "Maps with CACR only, WACR only, both, without P_NCA",
-        "ablation-* above, then holdfast report",
+        "ablation-* above, then holdfast report RUNS --figures FOLDER",
     ),
     "human test": ("Which map matches the object best", "holdfast report RUNS --vote"),
 }
