@@ -17,8 +17,9 @@ from holdfast.objective.objective import ObjectiveOutput
 WEAKER = 0.5
 """Factor on the strength when the accuracy is too low; its inverse when there is room again."""
 
-PATIENCE, TARGET, SETTLED = 1.5, 0.75, 0.7
-"""Multiples of the limit that are tolerated in the warm-up, and from the share `SETTLED` of the other steps on."""
+PATIENCE, TARGET, SETTLED = 2.5, 0.75, 0.7
+"""Multiples of the limit that are tolerated in the warm-up, and from the share `SETTLED` of the other steps on. At its
+largest, the learning rate alone costs some points, which come back when it falls."""
 
 
 class Check(NamedTuple):
