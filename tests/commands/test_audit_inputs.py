@@ -271,6 +271,10 @@ def test_a_pretrained_network_that_nobody_here_wrote(project: Path, capsys: pyte
         ("--model nets_of_user:constant --limit 20", ["a ranking of pixels, got a constant map for each of the 2"]),
         ("--model nets_of_user:Colour --channels rgb --mean 0 0 --std 1", ["expected --mean with 1 or 3 values"]),
         ("--model nets_of_user:grey --k 0", ["expected 1 <= k <= 64", "got --k = 0"]),
+        ("--model nets_of_user:grey --k 65", ["expected 1 <= k <= 64", "got --k = 65"]),
+        ("--model nets_of_user:grey --limit 0", ["expected --limit >= 1, got 0; None means all images"]),
+        ("--model nets_of_user:grey --steps -1", ["expected steps >= 0, got -1"]),
+        ("--model nets_of_user:grey --attacks nonsense", ["expected attacks to be among", "got nonsense"]),
         ("--model nets_of_user:grey --holdout 1.5", ["expected --holdout as a fraction"]),
         ("--model nets_of_user:deep", ["a network that takes images of 1 channel, 8 x 8", "16 x 16: pass --size 16"]),
         ("--model nets_of_user:strides", ["images of 1 channel, 8 x 8", "16 x 16: pass --size 16"]),
@@ -302,6 +306,8 @@ def test_refusals(project: Path, capsys: pytest.CaptureFixture[str], line: str, 
     assert "bug" not in said
     assert "Traceback" not in said
     assert len(said.strip().splitlines()) == 1
+    if "rigid" not in line:  # that its layers block a gradient of a gradient shows only in an attack
+        assert not Path("out").exists()  # settings are checked before anything is written
 
 
 def test_more_outputs_than_folders(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

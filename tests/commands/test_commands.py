@@ -144,8 +144,19 @@ def test_every_table_can_be_run_or_says_why_not(table, tier: str) -> None:
 
 def test_paper_tier_has_every_row_of_the_papers_tables() -> None:
     ours = {"erar_plus", "igr", "ig_norm", "madry-continued", "trades"}  # rows the paper does not print
-    for name in ("mnist", "fashion-mnist", "gtsrb", "flower17"):
+    for name in ("mnist", "fashion-mnist", "gtsrb", "flower17", "gtsrb-wrn", "flower17-wrn", "spearman"):
         assert {p.split("/")[1].split(":")[0] for p in TABLES[name].left_out("paper")} <= ours
+
+
+@pytest.mark.parametrize("name", ["gtsrb-wrn", "flower17-wrn", "spearman"])
+def test_wide_tables_name_the_network_of_two_cores(name: str) -> None:
+    from holdfast.config import make_config
+
+    table = TABLES[name]
+    assert not table.left_out("cpu")
+    networks = {make_config(job.preset).model.name for job in table.jobs(Path("runs"), tier="cpu")}
+    assert networks == {"wrn-16-2"}
+    assert "WRN-28-10; tier cpu: wrn-16-2" in table.title
 
 
 def test_ctrl_c_stops_the_demo_and_the_same_command_goes_on(tmp_path: Path) -> None:

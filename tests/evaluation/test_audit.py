@@ -65,6 +65,18 @@ def test_python_writes_the_page_too(quick: tuple[Audit, Path]) -> None:
     assert f"<h3>{worst.id}.png, class" in page
 
 
+def test_without_the_strongest_attack_nothing_names_it(digits, tmp_path: Path) -> None:
+    options = {"eps": 0.2, "steps": 2, "ig_steps": 2, "limit": 24, "batch_size": 24, "strong": False}
+    for maps in (("ig",), ("ig", "gradient")):
+        out = tmp_path / "-".join(maps)
+        answer = hf.audit(trained("digits-cnn", 8), digits, out=out, maps=maps, **options)
+        assert answer.decisive.startswith("ifia-topk")
+        assert "reference attack" in str(answer)
+        page = (out / "report.html").read_text()
+        assert "Kept under the reference attack (ifia-topk)" in page
+        assert "strongest" not in (str(answer) + page).lower()
+
+
 def test_representations_are_short(quick: tuple[Audit, Path], digits) -> None:
     answer, _ = quick
     assert repr(answer) == "Audit(my net on digits: cannot say, 12 images)"

@@ -120,7 +120,7 @@ def test_a_table_without_control_columns_is_continued(tmp_path: Path, monkeypatc
     with monkeypatch.context() as older:
         older.setattr("holdfast.runs.rows.control_columns", tuple)
         older.setattr("holdfast.runs.summary.control_columns", tuple)
-        older.setattr(sys.modules["holdfast.evaluation.evaluate"], "control_scores", lambda *args, **options: {})
+        older.setattr(sys.modules["holdfast.evaluation.batch"], "control_scores", lambda *args, **options: {})
         before = hf.evaluate(model, data, protocol(limit=6), out=tmp_path)
     assert "image_kendall" not in (tmp_path / "examples.csv").read_text()
     done = hf.evaluate(model, data, protocol(limit=12), out=tmp_path)

@@ -173,3 +173,24 @@ def test_diagnosis_warnings_reach_the_summary(model, data) -> None:
     blind = hf.recipes.ifia(eps=0.1, step_size=0.03, steps=3, k=12, ig_steps=5, kind="random")
     summary = evaluate(model, data, plan(attacks={"ifia-topk": blind}, panels=0, diagnose=8)).summary
     assert any("random signs" in warning for warning in summary["attacks"]["ifia-topk"]["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"attacks": {"ifia-topk": hf.recipes.ifia(eps=0.1, step_size=0.03, steps=1, k=65)}}, "1 <= k <= 64"),
+        ({"attacks": {"ifia-topk": hf.recipes.ifia(eps=0.1, step_size=0.03, steps=1, k=2, eval_k=0)}}, "eval_k = 0"),
+        (
+            {"attacks": {"ifia-topk": hf.recipes.ifia(eps=0.1, step_size=0.03, steps=1, k=2, eval_k=2.5)}},
+            "whole number",
+        ),
+        ({"batch_size": 0}, "batch_size >= 1"),
+        ({"limit": 0}, "limit >= 1, got 0; None means all images"),
+        ({"limits": {"random": -1}}, "limits of random >= 1"),
+        ({"accuracy_limit": 0}, "accuracy_limit >= 1"),
+    ],
+)
+def test_wrong_settings_leave_no_folder(model, data, tmp_path: Path, changes: dict, said: str) -> None:
+    with pytest.raises(hf.InputError, match=said):
+        evaluate(model, data, plan(**changes), out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

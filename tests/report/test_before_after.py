@@ -50,7 +50,7 @@ def test_a_gain_and_its_cost() -> None:
 )
 def test_the_interval_decides(low: float, high: float, start: str) -> None:
     found = replace(BETTER, gains={"top_k": gain("top_k", (low + high) / 2, low, high)}, attack="ifia-topk")
-    assert found.verdict.startswith(f"{start}: under the attack ifia-topk")
+    assert found.verdict.startswith(f"{start}: under the reference attack (ifia-topk) the median")
 
 
 def test_nothing_to_compare() -> None:

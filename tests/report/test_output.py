@@ -13,7 +13,7 @@ from holdfast.commands.report import report
 from holdfast.errors import DataError, InputError
 from holdfast.report import RunView, count_votes, view_runs, write_figures, write_tables, write_vote
 from holdfast.report.figures import draw_figures, safe_name
-from holdfast.report.pictures import pictures
+from holdfast.report.panel_figures import chosen
 from holdfast.report.vote import vote_pages
 from holdfast.runs import read_run
 
@@ -61,7 +61,7 @@ def test_figures_are_written_as_png_and_pdf(demo: list[Path], tmp_path: Path) ->
     views = view_runs([read_run(folder) for folder in demo[:2]])
     names = [name for name, _ in draw_figures(views)]
     assert names[:3] == ["boxes-mnist", "trade-off-mnist", "losses-mnist"]
-    assert names[3] == f"panels-mnist-{pictures(views)[0].id}"
+    assert names[3] == f"panels-mnist-{chosen(views)[0].id}"
     one = view_runs([read_run(write_run(tmp_path / "x", method="a $x_1$ <b>", dataset="../../d", n=20))])
     paths = write_figures(one, tmp_path / "figures")
     assert [path.name for path in paths] == [
@@ -79,7 +79,7 @@ def test_tables_are_written_in_three_formats(views: tuple[RunView, ...], tmp_pat
         f"{name}.{end}"
         for name in (
             *(f"{kind}-mnist" for kind in ("results", "means", "paired", "costs", "quality")),
-            *("conventions", "exclusions"),
+            *("natural-maps", "conventions", "exclusions"),
         )
         for end in ("md", "tex", "csv")
     }

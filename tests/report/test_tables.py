@@ -13,7 +13,7 @@ from tests.report.runs import write_run
 from holdfast.errors import DataError
 from holdfast.report import RunView, view_runs
 from holdfast.report.compare import compare, pick_base
-from holdfast.report.quality_tables import controls_table, quality_table
+from holdfast.report.quality_tables import controls_table, natural_maps_table, quality_table
 from holdfast.report.render import latex_text, plain_cell, to_csv, to_latex, to_markdown, to_rich
 from holdfast.report.tables import (
     Cell,
@@ -152,6 +152,20 @@ def test_conventions_and_quality(views: tuple[RunView, ...]) -> None:
     assert "| Measure | Better | Range | madry | ig\\_sum\\_norm | erar | erar\\_plus |" in quality  # natural has none
     assert "natural network | higher | [-1, 1] | 0.750 [0.700, 0.790] (paper 0.9826) |" in quality
     assert "| Insertion area |  |  | 0.550 | 0.600 |" in quality  # a measure that this version does not know
+
+
+def test_the_quality_table_of_the_paper(tmp_path: Path) -> None:
+    measured = {("mnist", "madry"): 150, ("mnist", "erar"): 140, ("gtsrb", "erar"): 150}
+    folders = [write_run(tmp_path / "natural", method="natural", n=8, quality={"insertion": 0.5})]
+    for (dataset, method), n in measured.items():
+        quality = {"natural_spearman": {"median": 0.9, "ci95": [0.8, 0.95], "n": n}}
+        folders.append(write_run(tmp_path / dataset / method, dataset=dataset, method=method, n=8, quality=quality))
+    table = natural_maps_table(view_runs([read_run(folder) for folder in folders]))
+    text = to_markdown(table)
+    assert "| Dataset | Images | madry | erar |" in text
+    assert "| mnist | 140 to 150 | 0.900 [0.800, 0.950] (paper 0.9826) | 0.900 [0.800, 0.950] (paper 0.9957) |" in text
+    assert "| gtsrb | 150 |  | 0.900 [0.800, 0.950] (paper 0.9368) |" in text
+    assert not natural_maps_table(view_runs([read_run(folders[0])])).rows
 
 
 def test_control_maps_stand_beside_the_network(tmp_path: Path) -> None:

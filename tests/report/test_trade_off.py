@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.report.runs import write_run
 
 from holdfast.report import view_runs
-from holdfast.report.charts import method_colors
 from holdfast.report.figures import draw_figures
 from holdfast.report.html import report_html
+from holdfast.report.looks import method_looks
 from holdfast.report.trade_off import APART, HEIGHT, TOP, Point, TradeOff, domain, page_trade_off, ticks, trade_offs
 from holdfast.report.view import RunView
 from holdfast.runs import find_runs, read_run
@@ -20,7 +20,7 @@ from holdfast.runs.next_steps import Step
 
 
 def test_one_point_per_run_with_accuracy_and_mean(views: tuple[RunView, ...]) -> None:
-    plots = trade_offs(views, method_colors(views))
+    plots = trade_offs(views, method_looks(views))
     assert [plot.metric for plot in plots] == ["top_k", "kendall"]
     for plot in plots:
         assert [point.label for point in plot.points] == [view.label for view in views]
@@ -32,14 +32,14 @@ def test_one_point_per_run_with_accuracy_and_mean(views: tuple[RunView, ...]) ->
 
 
 def test_a_single_run_or_one_without_accuracy_has_no_trade_off(views: tuple[RunView, ...]) -> None:
-    assert trade_offs(views[:1], method_colors(views)) == []
+    assert trade_offs(views[:1], method_looks(views)) == []
     unmeasured = replace(views[1], natural=replace(views[1].natural, median=None))
-    assert trade_offs([views[0], unmeasured], method_colors(views)) == []
+    assert trade_offs([views[0], unmeasured], method_looks(views)) == []
 
 
 def plot_of(*points: tuple[float, float]) -> TradeOff:
     made = tuple(
-        Point(label=f"m{i}", color=i % 8, accuracy=x, accuracy_ci95=None, kept=y, kept_ci95=None, n=10)
+        Point(label=f"m{i}", look=i, accuracy=x, accuracy_ci95=None, kept=y, kept_ci95=None, n=10)
         for i, (x, y) in enumerate(points)
     )
     return TradeOff(metric="top_k", title="Top-k", attack="strongest", points=made, x=(0.5, 1.0), y=(0.0, 1.0))
@@ -88,6 +88,6 @@ def test_runs_without_the_attack_are_left_out(tmp_path: Path, missing: str) -> N
     write_run(tmp_path / "b", method="madry")
     write_run(tmp_path / "c", method="erar", attacks=("random",))
     views = view_runs(find_runs([tmp_path / name for name in "abc"])[0])
-    (plot, _) = trade_offs(views, method_colors(views))
+    (plot, _) = trade_offs(views, method_looks(views))
     assert plot.attack == missing
     assert [point.label for point in plot.points] == ["natural", "madry"]

@@ -84,8 +84,22 @@ def test_from_python() -> None:
     assert commands(audited("cannot say", "no attack", "near chance", "weak attack")) == [
         "hf.audit(model, data)",
         'hf.audit(model, data, labels="predicted")',
-        "hf.audit(model, data, steps=200)",
+        "hf.audit(model, data, strong=False, steps=200)",
     ]
+    other = audited("cannot say", "weak attack")
+    for attack, command in (
+        ("strongest", "hf.audit(model, data, passes=8000)"),
+        ("ifia-cosine", "hf.audit(model, data, attacks=('ifia-cosine', 'random'), steps=200)"),
+        ("random", "hf.audit(model, data)"),
+    ):
+        other["audit"]["verdict"]["attack"] = attack
+        assert commands(other) == [command]
+
+
+def test_steps_name_the_attack_that_was_run() -> None:
+    (step,) = next_steps(audited("cannot say", "weak attack", words=[*RUN, "--no-strong"]))
+    assert step.text.startswith("Search longer with the reference attack (ifia-topk), and read")
+    assert "--no-strong" in step.command
 
 
 def test_options_keep_their_place_and_names_are_quoted() -> None:

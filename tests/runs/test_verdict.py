@@ -53,6 +53,18 @@ def test_thresholds_on_the_median(kept: float, answer: str) -> None:
     )
 
 
+def test_the_sentence_names_the_attack_that_was_run() -> None:
+    for name, words in (
+        ("ifia-topk", "the reference attack (ifia-topk), which keeps the prediction, the median"),
+        ("ifia-ensemble", "the ensemble of attacks (ifia-ensemble), which keeps the prediction, the median"),
+        ("ifia-cosine", "the attack ifia-cosine, which keeps the prediction, the median"),
+    ):
+        known = {"attacks": {name: attack(0.4), "random": attack(0.9)}, "natural_accuracy": 0.9, "class_names": TEN}
+        sentence = judge(known | DONE).sentence
+        assert sentence.startswith(f"The maps are not robust: under {words}")
+        assert "strongest" not in sentence
+
+
 def test_few_images() -> None:
     assert judge(summary(0.3, n=MIN_ATTACKED)).answer == "not robust"
     verdict = judge(summary(0.3, n=MIN_ATTACKED - 1))

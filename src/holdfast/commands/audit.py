@@ -93,7 +93,7 @@ def audit(
         eps: Largest change per pixel, as a number or a fraction; pixels are in [0, 1].
         passes: Budget of all attacks together, in example-passes per image: one image once forward or backward. With
             several maps, of each of them.
-        steps: Number of steps of the top-k attack of the papers (with --no-strong or --attacks ifia-topk).
+        steps: Number of steps of the reference attack of the papers (with --no-strong or --attacks ifia-topk).
         k: Number of top pixels to compare; by default a tenth of the pixels.
         ig_steps: Number of points of integrated gradients.
         search_ig_steps: Number of points inside the search; the image that is found is scored with all points.
@@ -102,7 +102,7 @@ def audit(
         maps: Explanation to audit: ig, gradient, input-x-gradient, smoothgrad, gradcam or gradcam++. Several are
             compared on the same images, and the first line of the result says which of them holds best.
         thorough: Give the attacks ten times the passes.
-        strong: Run the strongest attack; --no-strong runs the top-k attack of the papers instead.
+        strong: Run the strongest attack; --no-strong runs the reference attack of the papers (ifia-topk) instead.
         attacks: Run these attacks instead of the default ones, for example: ifia-topk ifia-cosine random.
         apgd: Also measure the accuracy under Auto-PGD, the core of AutoAttack, on --limit images.
         certify: Also certify the smoothed gradient map of 16 of the images: what no perturbation within a Euclidean

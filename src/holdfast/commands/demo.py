@@ -115,8 +115,8 @@ def _draw(folders: Iterable[Path], out: Path, console: "Console") -> None:
 def _second_part(jobs: "list[Job]", out: Path, plan: "DemoPlan", workers: int, console: "Console") -> None:
     from holdfast.experiment.demo import METHODS, PASSES
     from holdfast.report import view_runs
-    from holdfast.report.charts import method_colors
     from holdfast.report.figures import save_png, trade_off_figure
+    from holdfast.report.looks import method_looks
     from holdfast.report.trade_off import trade_offs
     from holdfast.runs import read_run
 
@@ -128,7 +128,7 @@ def _second_part(jobs: "list[Job]", out: Path, plan: "DemoPlan", workers: int, c
     console.print(_table(runs, f"{budget}; perturbation of at most 0.15 per pixel"))
     _compare(runs, PAIRS, console)
     views = view_runs([read_run(folder) for folder in runs.values()])
-    if plots := trade_offs(views, method_colors(views)):
+    if plots := trade_offs(views, method_looks(views)):
         _tell("accuracy against stability", save_png(trade_off_figure(plots), out / "trade-off.png"), console)
 
 

@@ -13,7 +13,7 @@ FLAGS: dict[str, dict[str, str]] = {
             name: f"--{name}"
             for name in (
                 *("data", "eps", "mean", "std", "normalize", "size", "crop", "split", "holdout", "labels", "classes"),
-                *("channels", "layout", "quantize", "output", "minutes", "map", "weights"),
+                *("channels", "layout", "quantize", "output", "minutes", "map", "weights", "limit"),
             )
         },
         **{name: f"--model-args {name}=" for name in _SHAPE},
@@ -55,7 +55,7 @@ FLAGS: dict[str, dict[str, str]] = {
 }
 """Command -> Python argument -> its option."""
 
-_PLAIN = ("eps", "mean", "std", "normalize", "minutes", "labels", "holdout", "eval_k")
+_PLAIN = ("eps", "mean", "std", "normalize", "minutes", "labels", "holdout", "eval_k", "limit")
 """Arguments that messages name without a value, as in "expected eps <= 1"."""
 
 _RADIUS_KEY = re.compile(r"expected ((?:method|evaluate)\.[\w.]*eps) <=")

@@ -83,7 +83,7 @@ def harden(
         limit: Largest number of images of the audits.
         passes: Budget of the audits' attacks in example-passes per image (with --no-strong in steps), instead of what
             fits into the time.
-        strong: Audit with the strongest attack; --no-strong uses the top-k attack of the papers instead.
+        strong: Audit with the strongest attack; --no-strong uses the reference attack of the papers.
         seed: Seed of the held-out parts, of the order of the batches and of the noise.
         device: Device such as cpu or cuda; auto uses the GPU if there is one.
         quiet: Do not show progress bars.

@@ -133,7 +133,7 @@ def _run(jobs: "list[Job]", launch: Callable[..., list[Path]], console: "Console
 
 def _print(table: "PaperTable", jobs: "list[Job]", out: Path, console: "Console") -> None:
     from holdfast.report import view_runs, write_tables
-    from holdfast.report.quality_tables import quality_table
+    from holdfast.report.quality_tables import natural_maps_table, quality_table
     from holdfast.report.render import to_rich
     from holdfast.report.tables import results_table
     from holdfast.report.view import datasets
@@ -142,5 +142,7 @@ def _print(table: "PaperTable", jobs: "list[Job]", out: Path, console: "Console"
     views = view_runs([read_run(job.folder) for job in jobs])
     for group in datasets(views).values():
         console.print(to_rich(quality_table(group) if table.quality else results_table(group)))
+    if table.quality:
+        console.print(to_rich(natural_maps_table(views)))
     for path in write_tables(views, out / f"table-{table.name}"):
         console.print(f"wrote {path}", highlight=False, soft_wrap=True)

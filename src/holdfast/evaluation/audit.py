@@ -28,7 +28,7 @@ from holdfast.evaluation.audit_result import Audit
 from holdfast.evaluation.cost import Clock, fit_images_and_steps
 from holdfast.evaluation.evaluate import evaluate
 from holdfast.evaluation.preflight import check_before_attacks
-from holdfast.evaluation.protocol import EvaluationProtocol, OnProgress
+from holdfast.evaluation.protocol import EvaluationProtocol, OnProgress, check_protocol
 from holdfast.models import Classifier
 from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd
 from holdfast.report import view_runs, write_report
@@ -74,8 +74,9 @@ class AuditSettings:
 
     The audit runs the strongest attack on the map of the centred logit, which decides, and on that of the true logit,
     and random noise as the control. `passes` is the budget in example-passes per image for all of them together. With
-    `strong=False` it runs the top-k attack of the papers with `steps` steps instead. `attacks` lists the attacks to run
-    (`holdfast.recipes.ATTACKS`). Maps are scored with `ig_steps` points; inside a search, with `search_ig_steps`.
+    `strong=False` it runs the reference attack of the papers (`ifia-topk`) with `steps` steps instead. `attacks` lists
+    the attacks to run (`holdfast.recipes.ATTACKS`). Maps are scored with `ig_steps` points; inside a search, with
+    `search_ig_steps`.
 
     >>> AuditSettings(eps=4 / 255, limit=16).map
     'ig'
@@ -190,11 +191,12 @@ def audit(
     if labels == "predicted":
         data = _relabelled(network, data, device)
     k = settings.top_k(data)
+    protocol = _protocol(settings, k)
+    check_protocol(protocol, data)
     limit = len(data) if settings.limit is None else min(settings.limit, len(data))
     for one in settings.by_map.values():
         check_before_attacks(network, data.stratified(limit, settings.seed), _explained(one), device)
     named, command = model_name or type(network.net).__name__, tuple((origin or {}).get("command", ()))
-    protocol = _protocol(settings, k)
     about: dict[str, Any] = {
         "model": without_folders(named),
         "data": without_folders(data_name) or data.name,

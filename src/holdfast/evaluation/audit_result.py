@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TITLES = {
     CONTROL: "random noise",
-    REFERENCE: "top-k attack",
+    REFERENCE: "reference attack",
     STRONGEST: "strongest attack",
     TRUE_LOGIT: "on the true logit",
 }

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from holdfast.attacks.apgd import APGD
-from holdfast.attacks.base import ExplanationAttack
+from holdfast.attacks.base import ExplanationAttack, check_eval_k
 from holdfast.attacks.pgd import PGD
 from holdfast.data.dataset import Dataset, to_float
+from holdfast.errors import expected
 from holdfast.rng import make_keys
 from holdfast.runs.dataframe import rows_to_dataframe
 from holdfast.runs.panels import Panels
@@ -54,6 +56,28 @@ class EvaluationProtocol:
     """Images on which the attacks are checked for gradient masking; 0 skips the check."""
     batch_size: int = 64
     seed: int = 0
+
+
+def check_protocol(protocol: EvaluationProtocol, data: Dataset) -> None:
+    """Raise if `data` cannot be measured with these settings, before anything is measured or written.
+
+    >>> import holdfast as hf
+    >>> settings = hf.recipes.AttackSettings(eps=0.1, steps=2, k=65)
+    >>> protocol = EvaluationProtocol(attacks=hf.recipes.make_attacks(settings, ["random"]))
+    >>> check_protocol(protocol, hf.data.load("digits", split="test"))
+    Traceback (most recent call last):
+    holdfast.errors.InputError: expected 1 <= k <= 64, the number of entries of a map, got eval_k = 65.
+    """
+    for attack in protocol.attacks.values():
+        if not isinstance(attack.eval_k, Integral):
+            raise expected("a whole number of top pixels", got=f"eval_k = {attack.eval_k!r}")
+        check_eval_k(attack.eval_k, data.x)
+    if protocol.batch_size < 1:
+        raise expected("batch_size >= 1", got=protocol.batch_size)
+    limits = {name: getattr(protocol, name) for name in ("limit", "pgd_limit", "apgd_limit", "accuracy_limit")}
+    for name, limit in (limits | {f"limits of {name}": limit for name, limit in protocol.limits.items()}).items():
+        if limit is not None and limit < 1:
+            raise expected(f"{name} >= 1", got=limit, fix="None means all images")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

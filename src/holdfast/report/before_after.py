@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.metrics.registry import METRICS
 from holdfast.runs import Difference
-from holdfast.runs.names import DECISIVE
+from holdfast.runs.names import in_words
 
 Pair = tuple[float | None, float | None]
 """A value before and after."""
@@ -54,7 +54,7 @@ class BeforeAfter:
     @property
     def attack_name(self) -> str:
         """The attack in words."""
-        return "the strongest attack" if self.attack in DECISIVE else f"the attack {self.attack}"
+        return in_words(self.attack)
 
     @property
     def gain_lines(self) -> tuple[str, ...]:

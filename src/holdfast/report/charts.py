@@ -14,7 +14,6 @@ from holdfast.runs import metric_values
 from holdfast.runs.bootstrap import Interval, Values
 from holdfast.runs.names import CONTROL
 
-COLORS = 8
 _MAX_OUTLIERS, _MAX_POINTS = 120, 160
 _LOG_FROM = 50.0
 
@@ -24,7 +23,7 @@ class Box:
     """One box: quartiles, interval of the median, whiskers to the last value within 1.5 box lengths, and outliers."""
 
     label: str
-    color: int
+    look: int
     control: bool
     stat: Stat
     whiskers: Interval
@@ -48,7 +47,7 @@ class Curve:
     """The curve of one run: steps and values, thinned to at most 160 points."""
 
     label: str
-    color: int
+    look: int
     steps: tuple[int, ...]
     values: tuple[float, ...]
 
@@ -64,25 +63,19 @@ class Curves:
     curves: tuple[Curve, ...]
 
 
-def method_colors(views: Sequence[RunView]) -> dict[str, int]:
-    """Label -> colour index: one colour per method in order of appearance; after eight methods they repeat."""
-    methods = list(dict.fromkeys(view.method for view in views))
-    return {view.label: methods.index(view.method) % COLORS for view in views}
-
-
-def box_plots(views: Sequence[RunView], colors: Mapping[str, int]) -> list[BoxPlot]:
+def box_plots(views: Sequence[RunView], looks: Mapping[str, int]) -> list[BoxPlot]:
     """One plot per headline metric under the headline attack, with the random control below each method."""
     attack = headline_attack(views)
     plots = []
     for metric in shown("headline"):
-        boxes = [box for view in views for box in _boxes(view, attack, metric.name, colors[view.label])]
+        boxes = [box for view in views for box in _boxes(view, attack, metric.name, looks[view.label])]
         if boxes:
             domain, title = _box_domain(boxes, metric), metric.long_title or metric.title
             plots.append(BoxPlot(metric=metric.name, title=title, attack=attack, domain=domain, boxes=tuple(boxes)))
     return plots
 
 
-def training_curves(views: Sequence[RunView], colors: Mapping[str, int]) -> list[Curves]:
+def training_curves(views: Sequence[RunView], looks: Mapping[str, int]) -> list[Curves]:
     """One chart per logged term, the total first and the accuracies last."""
     found: dict[str, list[Curve]] = {}
     for view in views:
@@ -90,7 +83,7 @@ def training_curves(views: Sequence[RunView], colors: Mapping[str, int]) -> list
             keep = np.unique(np.linspace(0, len(steps) - 1, _MAX_POINTS).astype(int))
             thin = Curve(
                 label=view.label,
-                color=colors[view.label],
+                look=looks[view.label],
                 steps=tuple(steps[i] for i in keep),
                 values=tuple(values[i] for i in keep),
             )
@@ -107,7 +100,7 @@ def tukey(values: Values) -> tuple[Interval, Values]:
     return ends, values[(values < ends[0]) | (values > ends[1])]
 
 
-def _boxes(view: RunView, headline: str, metric: str, color: int) -> list[Box]:
+def _boxes(view: RunView, headline: str, metric: str, look: int) -> list[Box]:
     found = []
     for attack in ordered(view.attacks):
         stat = attack.metrics.get(metric, Stat())
@@ -119,7 +112,7 @@ def _boxes(view: RunView, headline: str, metric: str, color: int) -> list[Box]:
         keep = np.unique(np.linspace(0, max(len(distinct) - 1, 0), _MAX_OUTLIERS).astype(int))[: len(distinct)]
         box = Box(
             label=view.label,
-            color=color,
+            look=look,
             control=attack.name == CONTROL,
             stat=stat,
             whiskers=whiskers,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from holdfast.report.figures import new_figure, quiet
+from holdfast.report.canvas import new_figure, quiet
 from holdfast.report.pictures import Picture, Shot, pictures
 from holdfast.report.view import RunView
 

@@ -2,15 +2,15 @@
 
 import io
 import re
-import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.report.canvas import new_figure, quiet
 from holdfast.report.certificates import OverlapCurves, overlap_curves
-from holdfast.report.charts import Box, BoxPlot, Curves, box_plots, method_colors, training_curves
-from holdfast.report.pictures import Picture, pictures
+from holdfast.report.charts import Box, BoxPlot, Curves, box_plots, training_curves
+from holdfast.report.looks import LOOKS, PALETTE, Look, method_looks
+from holdfast.report.panel_figures import draw_panels
 from holdfast.report.trade_off import TradeOff, trade_offs
 from holdfast.report.view import RunView, datasets
 from holdfast.storage.files import write_file
@@ -18,16 +18,6 @@ from holdfast.storage.files import write_file
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#b0568a", "#c98a00", "#3a9ad9", "#6b4fa0", "#6b7280")
-"""The colours of the HTML page in its light theme; safe for red-green colour blindness."""
-
-MAX_PANELS = 6
-_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "text.parse_math": False,
-}
 _BOX_STYLE: dict[str, Any] = {
     "orientation": "horizontal",
     "patch_artist": True,
@@ -39,18 +29,17 @@ _BOX_STYLE: dict[str, Any] = {
 
 def draw_figures(views: Sequence[RunView]) -> Iterator[tuple[str, "Figure"]]:
     """Yield (name, figure): box plots, trade-off and training curves of each dataset, and panels of examples."""
-    colors = method_colors(views)
+    looks = method_looks(views)
     for dataset, group in datasets(views).items():
-        if plots := box_plots(group, colors):
+        if plots := box_plots(group, looks):
             yield f"boxes-{dataset}", box_figure(plots)
-        if points := trade_offs(group, colors):
+        if points := trade_offs(group, looks):
             yield f"trade-off-{dataset}", trade_off_figure(points)
-        if charts := training_curves(group, colors):
+        if charts := training_curves(group, looks):
             yield f"losses-{dataset}", loss_figure(charts)
         if curves := overlap_curves(group):
             yield f"certificates-{dataset}", certificate_figure(curves)
-    for picture in pictures(views)[:MAX_PANELS]:
-        yield f"panels-{picture.dataset}-{picture.id}", panel_figure(picture, views)
+    yield from draw_panels(views)
 
 
 def save_figure(figure: "Figure", folder: Path, name: str) -> list[Path]:
@@ -79,31 +68,33 @@ def box_figure(plots: Sequence[BoxPlot]) -> "Figure":
     """The variance figure of the paper: one box per method, top-k and Kendall side by side."""
     boxes = [[box for box in plot.boxes if not box.control] for plot in plots]
     with quiet():
-        figure = new_figure(width=3.4 * len(plots), height=0.8 + 0.42 * max(len(row) for row in boxes))
-        axes = figure.subplots(1, len(plots), squeeze=False)[0]
+        figure = new_figure(width=1.2 + 2.8 * len(plots), height=0.8 + 0.36 * max(len(row) for row in boxes))
+        axes = figure.subplots(1, len(plots), squeeze=False, gridspec_kw={"wspace": 0.07})[0]
         for axis, plot, row in zip(axes, plots, boxes, strict=True):
-            stats = [_bxp(box) for box in reversed(row)]
-            drawn = axis.bxp(stats, **_BOX_STYLE)
+            drawn = axis.bxp([_bxp(box) for box in reversed(row)], **_BOX_STYLE)
             for patch, box in zip(drawn["boxes"], reversed(row), strict=True):
-                patch.set(facecolor=PALETTE[box.color], alpha=0.55)
-            axis.set(xlabel=plot.title, xlim=(plot.domain[0] - 0.02, plot.domain[1] + 0.02))
+                patch.set(facecolor=f"{LOOKS[box.look].color}8c", hatch=LOOKS[box.look].hatch)
+            ends = (plot.domain[0] - 0.02, plot.domain[1] + 0.02)
+            axis.set(title=plot.title, xlabel=f"under {plot.attack}", xlim=ends)
+            if axis is not axes[0] and [box.label for box in row] == [box.label for box in boxes[0]]:
+                axis.tick_params(labelleft=False)
     return figure
 
 
 def trade_off_figure(plots: Sequence[TradeOff]) -> "Figure":
     """Accuracy against stability: one point per run with 95 % intervals, one axis per metric."""
     with quiet():
-        figure = new_figure(width=3.6 * len(plots), height=2.9)
+        figure = new_figure(width=3.6 * len(plots), height=3.0)
         for axis, plot in zip(figure.subplots(1, len(plots), squeeze=False)[0], plots, strict=True):
             for point in plot.points:
+                look = LOOKS[point.look]
                 for at, ends in ((0, point.accuracy_ci95), (1, point.kept_ci95)):
                     if ends:
                         line = (ends, (point.kept,) * 2) if at == 0 else ((point.accuracy,) * 2, ends)
-                        axis.plot(*line, color=PALETTE[point.color], alpha=0.35, lw=1.2)
-                axis.plot(point.accuracy, point.kept, "o", color=PALETTE[point.color], ms=6, label=point.label)
+                        axis.plot(*line, color=look.color, alpha=0.35, lw=1.2, zorder=1)
+                axis.plot(point.accuracy, point.kept, ls="", label=point.label, **_marker(look))
             axis.set(title=plot.title, xlabel="accuracy", ylabel=f"mean under {plot.attack}", xlim=plot.x, ylim=plot.y)
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+        _legend(figure)
     return figure
 
 
@@ -115,17 +106,44 @@ def loss_figure(charts: Sequence[Curves]) -> "Figure":
         figure = new_figure(width=2.6 * columns, height=2.0 * rows)
         axes = figure.subplots(rows, columns, squeeze=False).ravel()
         for axis, chart in zip(axes, charts, strict=False):
-            for curve in chart.curves:
-                axis.plot(curve.steps, curve.values, color=PALETTE[curve.color], label=curve.label, lw=1.2)
+            for at, curve in enumerate(chart.curves):
+                look, apart = LOOKS[curve.look], max(1, len(curve.steps) // 4)
+                often = (at * apart // len(chart.curves), apart)  # markers of different curves at different steps
+                style = {**_marker(look), "ms": 0.6 * look.size, "markevery": often, "ls": look.dash, "lw": 1.0}
+                axis.plot(curve.steps, curve.values, label=curve.label, **style)
             axis.set(title=chart.part, xlabel="step", yscale="log" if chart.log else "linear")
             if chart.log:  # matplotlib's default labels need mathtext, which is disabled because of user text
                 axis.yaxis.set_major_formatter("{x:.0e}")
                 axis.yaxis.set_minor_formatter("")
         for axis in axes[len(charts) :]:
             axis.remove()
-        handles = {str(line.get_label()): line for axis in figure.axes for line in axis.get_lines()}
-        figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=5, frameon=False)
+        _legend(figure)
     return figure
+
+
+def _marker(look: Look) -> dict[str, Any]:
+    """Options of a line for the colour and the marker of a method; a hollow one lies below the others."""
+    return {
+        "color": look.color,
+        "marker": look.marker,
+        "ms": look.size,
+        "mew": 1.2,
+        "mfc": "white" if look.fill == "none" else look.color,
+        "markerfacecoloralt": "white",
+        "fillstyle": "bottom" if look.fill == "bottom" else "full",
+        "zorder": 2 if look.fill == "none" else 3,
+    }
+
+
+def _legend(figure: "Figure") -> None:
+    """One entry per labelled line of all axes, below them, in as many columns as fit the width."""
+    lines = [line for axis in figure.axes for line in axis.get_lines() if not str(line.get_label()).startswith("_")]
+    handles = {str(line.get_label()): line for line in lines}
+    longest = max((len(label) for label in handles), default=1)
+    fitting = int(figure.get_figwidth() / (0.075 * longest + 0.55))
+    columns = min(max(1, fitting), max(1, len(handles)))
+    options: dict[str, Any] = {"loc": "outside lower center", "frameon": False, "columnspacing": 1.2}
+    figure.legend(list(handles.values()), list(handles), ncols=columns, **options)
 
 
 def certificate_figure(runs: Sequence[OverlapCurves]) -> "Figure":
@@ -144,25 +162,6 @@ def certificate_figure(runs: Sequence[OverlapCurves]) -> "Figure":
     return figure
 
 
-def panel_figure(picture: Picture, views: Sequence[RunView]) -> "Figure":
-    """The first figure of the paper: one row per method, with one colour scale for the maps of all methods."""
-    titles = ("Image", "Perturbed", "Map", "Map, perturbed")
-    with quiet():
-        figure = new_figure(width=6.0, height=1.55 * len(picture.shots) + 0.3)
-        grid = figure.subplots(len(picture.shots), 4, squeeze=False)
-        for row, shot in zip(grid, picture.shots, strict=True):
-            for axis, pixels in zip(row[:2], (picture.clean, shot.perturbed), strict=True):
-                axis.imshow(pixels, cmap="gray", vmin=0, vmax=255)
-            for axis, pixels in zip(row[2:], (shot.clean_map, shot.perturbed_map), strict=True):
-                axis.imshow(pixels, cmap="inferno", vmin=0, vmax=255)
-            row[0].set_ylabel(views[shot.view].label)
-        for axis, title in zip(grid[0], titles, strict=True):
-            axis.set_title(title)
-        for axis in figure.axes:
-            axis.set(xticks=[], yticks=[])
-    return figure
-
-
 def safe_name(text: str) -> str:
     """A file name without path separators.
 
@@ -176,23 +175,3 @@ def _bxp(box: Box) -> dict[str, Any]:
     low, high = box.stat.quartiles or box.whiskers
     ends = {"whislo": box.whiskers[0], "whishi": box.whiskers[1], "fliers": list(box.outliers)}
     return {"label": box.label, "med": box.stat.median, "q1": low, "q3": high, **ends}
-
-
-def new_figure(*, width: float, height: float) -> "Figure":
-    """An empty figure in inches, apart from the figures of pyplot."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Use our style and ignore warnings about missing glyphs, since user text can be in any script."""
-    import matplotlib as mpl
-
-    with mpl.rc_context(_STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*[Gg]lyph")
-        yield

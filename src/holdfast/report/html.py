@@ -5,9 +5,10 @@ from typing import Any
 
 from holdfast.report.before_after import BeforeAfter
 from holdfast.report.certificates import page_certificates
-from holdfast.report.charts import box_plots, method_colors, training_curves
+from holdfast.report.charts import box_plots, training_curves
 from holdfast.report.compare import compare
 from holdfast.report.lead import command_lines, page_lead
+from holdfast.report.looks import method_looks
 from holdfast.report.page import render_page
 from holdfast.report.payload import payload, to_script_json
 from holdfast.report.pictures import pictures
@@ -27,9 +28,9 @@ def report_html(
     views: Sequence[RunView], *, title: str = "", before_after: BeforeAfter | None = None, steps: Sequence[Step] = ()
 ) -> str:
     """The complete page for any number of runs on any number of datasets; `steps` say what to do next."""
-    colors = method_colors(views)
+    looks = method_looks(views)
     found = pictures(views)
-    data = payload(views, colors, found)
+    data = payload(views, looks, found)
     first = views[0] if len(views) == 1 else None
     lead = page_lead(first, first.audit, found) if first is not None and first.audit is not None else None
     return render_page(
@@ -41,8 +42,8 @@ def report_html(
         before_after=before_after,
         steps=[{"text": step.text, "command": command_lines(step.command)} for step in steps],
         data=to_script_json(data),
-        groups=[_group(group, colors, with_findings=lead is None) for group in datasets(views).values()],
-        colors=colors,
+        groups=[_group(group, looks, with_findings=lead is None) for group in datasets(views).values()],
+        looks=looks,
         runs=[page_provenance(view) for view in views],
         notes=[] if lead else _notes(views),  # the lead has them
         certificates=page_certificates(views),
@@ -60,7 +61,7 @@ def _title(views: Sequence[RunView]) -> str:
     return f"Robustness of explanations: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}"
 
 
-def _group(views: Sequence[RunView], colors: dict[str, int], *, with_findings: bool) -> dict[str, Any]:
+def _group(views: Sequence[RunView], looks: dict[str, int], *, with_findings: bool) -> dict[str, Any]:
     """The content of the page for one dataset."""
     comparisons = compare(views)
     quality, controls = quality_table(views), controls_table(views)
@@ -68,13 +69,13 @@ def _group(views: Sequence[RunView], colors: dict[str, int], *, with_findings: b
         "dataset": views[0].group,
         "findings": findings(views, comparisons) if with_findings else [],
         "results": page_table(results_table(views, comparisons)),
-        "trade_offs": [page_trade_off(plot) for plot in trade_offs(views, colors)],
-        "boxes": [page_boxes(plot) for plot in box_plots(views, colors)],
-        "curves": [page_curves(chart) for chart in training_curves(views, colors)],
+        "trade_offs": [page_trade_off(plot) for plot in trade_offs(views, looks)],
+        "boxes": [page_boxes(plot) for plot in box_plots(views, looks)],
+        "curves": [page_curves(chart) for chart in training_curves(views, looks)],
         "conventions": page_table(conventions_table(views)),
         "quality": page_table(quality) if quality.rows else None,
         "controls": page_table(controls) if controls.rows else None,
-        "legend": [(view.label, colors[view.label]) for view in views if view.run.log.entries],
+        "legend": [(view.label, looks[view.label]) for view in views if view.run.log.entries],
     }
 
 

@@ -11,7 +11,7 @@ from holdfast.report.overlay import Pixels, overlay, png_uri
 from holdfast.report.pictures import Picture
 from holdfast.report.sections import page_table
 from holdfast.report.view import RunView, Stat
-from holdfast.runs.names import DECISIVE, attack_of, control_of
+from holdfast.runs.names import control_of, in_words
 from holdfast.runs.verdict import percent
 
 WORST = 3
@@ -55,14 +55,13 @@ def command_lines(command: str) -> list[str]:
 
 
 def _figures(view: RunView, audit: AuditView) -> list[dict[str, str]]:
-    noise, strongest = (_kept(view, name) for name in (control_of(audit.attack), audit.attack))
-    name = "the strongest attack" if attack_of(audit.attack) in DECISIVE else f"the attack {audit.attack}"
+    noise, attack = (_kept(view, name) for name in (control_of(audit.attack), audit.attack))
     accuracy = _figure("Accuracy", view.natural, "image")
     if audit.labels == "predicted":
         accuracy = {"title": "Accuracy", "value": "n/a", "interval": "", "about": "not measured without labels"}
     return [
         _figure("Kept under random noise", noise, "image, median"),
-        _figure(f"Kept under {name}", strongest, "image, median"),
+        _figure(f"Kept under {in_words(audit.attack)}", attack, "image, median"),
         accuracy,
     ]
 

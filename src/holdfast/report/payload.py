@@ -22,12 +22,12 @@ MISSING = 65535
 _UNESCAPED = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
-def payload(views: Sequence[RunView], colors: Mapping[str, int], found: Sequence[Picture]) -> dict[str, Any]:
+def payload(views: Sequence[RunView], looks: Mapping[str, int], found: Sequence[Picture]) -> dict[str, Any]:
     """All data for the script, in JSON types."""
     shown, left_out = pack_pictures(found)
     return {
         "runs": [
-            {"label": v.label, "dataset": v.group, "color": colors[v.label], "classes": list(v.class_names)}
+            {"label": v.label, "dataset": v.group, "look": looks[v.label], "classes": list(v.class_names)}
             for v in views
         ],
         "outcomes": list(OUTCOMES),

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import expected
-from holdfast.report.figures import new_figure
+from holdfast.report.canvas import new_figure
 from holdfast.report.overlay import overlay
 from holdfast.report.pictures import color_scale, shade
 from holdfast.runs.panels import to_bytes

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from holdfast.report.paper_values import TITLES
 from holdfast.report.tables import (
     ATTACK,
     COUNT,
@@ -15,12 +16,14 @@ from holdfast.report.tables import (
     paper_of,
     stat_cell,
 )
-from holdfast.report.view import RunView, Stat
+from holdfast.report.view import RunView, Stat, datasets
 from holdfast.runs.controls import AGREEMENT, CONTROL_MAPS
 from holdfast.runs.quality import QUALITY
 
 MAP = Column(key="map", title="Map", unit="text")
 SIMILARITY = Column(key=AGREEMENT, title="Spearman with the network's map", unit="number")
+NATURAL = "natural_spearman"
+_DATASET = (Column(key="dataset", title="Dataset", unit="text"), Column(key="n", title="Images", unit="text"))
 _READING = (
     Column(key="measure", title="Measure", unit="text"),
     Column(key="better", title="Better", unit="text"),
@@ -47,7 +50,30 @@ def quality_table(views: Sequence[RunView]) -> Table:
         title="Quality of the maps",
         columns=columns,
         rows=tuple(rows),
-        notes=("Median [95 % interval] over the images.", *notes) if rows else (),
+        notes=(f"Median [95 % interval] over the images, n = {_counts(judged)}.", *notes) if rows else (),
+    )
+
+
+def natural_maps_table(views: Sequence[RunView]) -> Table:
+    """The quality table of the paper: one row per dataset and one column per method; empty if it was not measured."""
+    judged = [view for view in views if NATURAL in view.quality]
+    labels = list(dict.fromkeys(view.label for view in judged))
+    rows = []
+    for dataset, group in datasets(judged).items():
+        found = {view.label: stat_cell(view.quality[NATURAL], paper=paper_of(view, NATURAL)) for view in group}
+        cells = (found.get(label, Cell()) for label in labels)
+        rows.append((Cell(value=dataset), Cell(value=_counts(group)), *cells))
+    return Table(
+        name="natural-maps",
+        title=TITLES["quality"],
+        columns=(*_DATASET, *(Column(key=label, title=label, unit="number") for label in labels)),
+        rows=tuple(rows),
+        notes=(
+            "Median [95 % interval] of Spearman's rho between the maps of both networks for the same clean images.",
+            "Paper: Sarkar et al., AAAI 2021, with full training, without intervals.",
+            "Two maps that both follow the image agree, too: the tables of quality have each map's rho with the image "
+            "and with the map of shuffled weights.",
+        ),
     )
 
 
@@ -77,6 +103,12 @@ def controls_table(views: Sequence[RunView]) -> Table:
             "Stability that does not exceed theirs is not due to what the network has learnt.",
         ),
     )
+
+
+def _counts(views: Sequence[RunView]) -> str:
+    """Number of images whose maps were judged, or the smallest and the largest number over the runs."""
+    counts = sorted({max(stat.n for stat in view.quality.values()) for view in views})
+    return " to ".join(f"{n:,}" for n in dict.fromkeys((counts[0], counts[-1])))
 
 
 def _reading(key: str) -> tuple[Cell, Cell, Cell]:

@@ -73,7 +73,7 @@ def page_boxes(plot: BoxPlot) -> dict[str, Any]:
         "boxes": [
             {
                 "label": box.label,
-                "color": box.color,
+                "look": box.look,
                 "control": box.control,
                 "text": _stat_text(box.stat.median, column),
                 "interval": format_interval(Cell(value=0, ci95=box.stat.ci95), column.unit),
@@ -100,7 +100,7 @@ def page_curves(chart: Curves) -> dict[str, Any]:
         "first": f"{chart.steps[0]:,.0f}",
         "last": f"{chart.steps[1]:,.0f}",
         "curves": [
-            {"label": curve.label, "color": curve.color, "path": _path(curve.steps, curve.values, chart)}
+            {"label": curve.label, "look": curve.look, "path": _path(curve.steps, curve.values, chart)}
             for curve in chart.curves
         ],
     }

@@ -24,7 +24,7 @@ class Point:
     """One run: its accuracy, and the mean of a metric under the decisive attack."""
 
     label: str
-    color: int
+    look: int
     accuracy: float
     accuracy_ci95: Interval | None
     kept: float
@@ -44,12 +44,12 @@ class TradeOff:
     y: Interval
 
 
-def trade_offs(views: Sequence[RunView], colors: Mapping[str, int]) -> list[TradeOff]:
+def trade_offs(views: Sequence[RunView], looks: Mapping[str, int]) -> list[TradeOff]:
     """One plot per headline metric; none if fewer than two runs have an accuracy and the metric."""
     attack = decisive_attack(views)
     found = []
     for metric in shown("headline"):
-        points = tuple(point for view in views if (point := _point(view, attack, metric.name, colors)) is not None)
+        points = tuple(point for view in views if (point := _point(view, attack, metric.name, looks)) is not None)
         if len(points) > 1:
             title = metric.long_title or metric.title
             x = domain([end for p in points for end in (p.accuracy, *(p.accuracy_ci95 or ()))])
@@ -96,13 +96,13 @@ def domain(values: Sequence[float]) -> Interval:
     return math.floor((low - margin) * 100) / 100, min(1.0, math.ceil((high + margin) * 100) / 100)
 
 
-def _point(view: RunView, attack: str, metric: str, colors: Mapping[str, int]) -> Point | None:
+def _point(view: RunView, attack: str, metric: str, looks: Mapping[str, int]) -> Point | None:
     stat = view.attacks[attack].metrics.get(metric, Stat()) if attack in view.attacks else Stat()
     if stat.mean is None or view.natural.median is None:
         return None
     return Point(
         label=view.label,
-        color=colors[view.label],
+        look=looks[view.label],
         accuracy=view.natural.median,
         accuracy_ci95=view.natural.ci95,
         kept=stat.mean,
@@ -117,7 +117,7 @@ def _on_page(point: Point, plot: TradeOff, unit: Unit) -> dict[str, Any]:
     accuracy, kept = _text(point.accuracy, "percent"), _text(point.kept, unit)
     return {
         "label": point.label,
-        "color": point.color,
+        "look": point.look,
         "at": at,
         "x_bar": [_x(end, plot.x) for end in point.accuracy_ci95 or ()],
         "y_bar": [_y(end, plot.y) for end in point.kept_ci95 or ()],

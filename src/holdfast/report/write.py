@@ -8,7 +8,7 @@ from holdfast.report.compare import compare
 from holdfast.report.figures import draw_figures, safe_name, save_figure
 from holdfast.report.html import report_html
 from holdfast.report.more_tables import checks_table, costs_table, means_table, paired_table, worst_table
-from holdfast.report.quality_tables import controls_table, quality_table
+from holdfast.report.quality_tables import controls_table, natural_maps_table, quality_table
 from holdfast.report.render import to_csv, to_latex, to_markdown
 from holdfast.report.tables import Table, conventions_table, exclusions_table, results_table
 from holdfast.report.view import RunView, datasets
@@ -72,10 +72,10 @@ def write_figures(views: Sequence[RunView], folder: Path) -> list[Path]:
 
 
 def all_tables(views: Sequence[RunView]) -> list[Table]:
-    """All non-empty tables: those of each dataset, then conventions and exclusions over all datasets."""
+    """All non-empty tables: those of each dataset, then those over all datasets."""
     groups = datasets(views).values()
     by_dataset = [
         table for group in groups for table in (results_table(group, compare(group)), *(make(group) for make in _MORE))
     ]
-    tables = [*by_dataset, conventions_table(views), exclusions_table(views)]
+    tables = [*by_dataset, natural_maps_table(views), conventions_table(views), exclusions_table(views)]
     return [table for table in tables if table.rows]

@@ -8,7 +8,7 @@ import numpy as np
 from holdfast.runs.bootstrap import Bootstrap
 from holdfast.runs.conventions import metric_values
 from holdfast.runs.difference import paired_difference
-from holdfast.runs.names import DECISIVE, MAP_TITLES, attack_of, control_of
+from holdfast.runs.names import MAP_TITLES, control_of, in_words
 from holdfast.runs.rows import ExampleRow
 from holdfast.runs.verdict import MIN_ATTACKED, decisive, percent
 
@@ -101,8 +101,8 @@ def _sentence(about: Mapping[str, Any]) -> str:
     points, interval = 100 * behind["mean"], behind["mean_ci95"]
     low, high = (100 * end for end in interval) if interval else (points, points)
     first = title(best)
-    cause = "the strongest attack" if attack_of(found[best]["attack"]) in DECISIVE else "the attack"
-    keeps = f"under {cause}, its maps keep {percent(found[best]['kept'])} of their most important pixels on average"
+    share = percent(found[best]["kept"])
+    keeps = f"under {in_words(found[best]['attack'])}, its maps keep {share} of their most important pixels on average"
     same = f"on the same {about['n']} images"
     gap = f"{points:.1f} points [{low:.1f}, {high:.1f}]"
     number = f"Of {len(found)} explanations"

@@ -23,6 +23,16 @@ DECISIVE = (STRONGEST, ENSEMBLE)
 
 HEADLINES = (REFERENCE, STRONGEST, TRUE_LOGIT, UNIVERSAL, ENSEMBLE)
 
+ATTACK_WORDS = {
+    REFERENCE: f"the reference attack ({REFERENCE})",
+    STRONGEST: "the strongest attack",
+    TRUE_LOGIT: "the strongest attack on the true logit",
+    ENSEMBLE: f"the ensemble of attacks ({ENSEMBLE})",
+    UNIVERSAL: "the universal perturbation",
+    CONTROL: "random noise",
+}
+"""Attack -> its name in sentences."""
+
 MAP_TITLES = {
     "ig": "integrated gradients",
     "gradient": "gradient",
@@ -50,6 +60,15 @@ def attack_of(name: str) -> str:
     ('strongest', 'strongest')
     """
     return name.partition(":")[0]
+
+
+def in_words(name: str) -> str:
+    """An attack, on any map, in a sentence.
+
+    >>> in_words("strongest:gradcam"), in_words("ifia-topk"), in_words("ifia-cosine")
+    ('the strongest attack', 'the reference attack (ifia-topk)', 'the attack ifia-cosine')
+    """
+    return ATTACK_WORDS.get(attack_of(name), f"the attack {attack_of(name)}")
 
 
 def map_of(name: str) -> str:

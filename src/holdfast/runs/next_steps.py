@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.runs.names import STRONGEST, attack_of
+from holdfast.runs.names import REFERENCE, STRONGEST, attack_of, in_words, is_control
 from holdfast.runs.verdict import MIN_ATTACKED
 
 USUAL_IMAGES = 64
@@ -136,11 +136,15 @@ def _attack(summary: Mapping[str, Any], words: Sequence[str]) -> Step:
 
 def _search_longer(summary: Mapping[str, Any], words: Sequence[str]) -> Step:
     audit = summary["audit"]
-    unit, usual = ("passes", 2000) if attack_of(audit["verdict"]["attack"]) == STRONGEST else ("steps", 50)
+    attack = attack_of(audit["verdict"]["attack"])
+    if is_control(attack):  # noise is no search
+        return _attack(summary, words)
+    unit, usual = ("passes", 2000) if attack == STRONGEST else ("steps", 50)
     depth = LONGER * int(audit.get("settings", {}).get(unit, usual))
-    text = "Search longer, and read the warnings of the attacks:"
+    text = f"Search longer with {in_words(attack)}, and read the warnings of the attacks:"
     if not words:
-        return Step(text=text, command=f"hf.audit(model, data, {unit}={depth})")
+        which = {STRONGEST: "", REFERENCE: "strong=False, "}.get(attack, f"attacks=({attack!r}, 'random'), ")
+        return Step(text=text, command=f"hf.audit(model, data, {which}{unit}={depth})")
     changes = {unit: depth, "out": _out(words, "longer")}
     return Step(text=text, command=command_line(options_of(words), **changes))
 

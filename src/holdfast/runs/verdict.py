@@ -1,8 +1,8 @@
 """The verdict of an audit: whether the maps are robust, or why the audit cannot say.
 
 It follows from `summary.json` alone, so that the printed audit and the page say the same. The measure is the median
-share of the top pixels that an image keeps, under the strongest attack or under random noise, whichever is lower:
-noise of the same size is a perturbation, too. A failed attack counts as a map that kept all of them.
+share of the top pixels that an image keeps, under the strongest attack that was run or under random noise, whichever
+is lower: noise of the same size is a perturbation, too. A failed attack counts as a map that kept all of them.
 
 Damage that was found stays found: "not robust" does not depend on how good the attack is. The other two answers do, so
 failed attacks, or an attack that is no stronger than noise, turn them into "cannot say".
@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from holdfast.runs.chance import chance_note
-from holdfast.runs.names import DECISIVE, MAP_TITLES, attack_of, control_of, is_control, map_of
+from holdfast.runs.names import DECISIVE, MAP_TITLES, STRONGEST, attack_of, control_of, in_words, is_control, map_of
 
 Answer = Literal["robust", "partly robust", "not robust", "cannot say"]
 Cause = Literal["few images", "near chance", "no attack", "failed attacks", "weak attack"]
@@ -72,7 +72,7 @@ def judge(summary: Mapping[str, Any]) -> Verdict:
         return Verdict(answer="cannot say", sentence=sentence, reasons=dict(doubts), attack=name)
     answer: Answer = "robust" if kept >= ROBUST else "partly robust" if kept >= FRAGILE else "not robust"
     by_noise = is_control(name) or (under_attack is not None and kept < under_attack)
-    sentence = _sentence(answer, kept, summary, by_noise)
+    sentence = _sentence(answer, kept, summary, "random noise of this size" if by_noise else _attack_words(name))
     return Verdict(answer=answer, sentence=sentence, attack=name)
 
 
@@ -127,14 +127,19 @@ def _kept(attack: Mapping[str, Any]) -> float | None:
     return value
 
 
-def _sentence(answer: Answer, kept: float, summary: Mapping[str, Any], by_noise: bool) -> str:
+def _sentence(answer: Answer, kept: float, summary: Mapping[str, Any], cause: str) -> str:
     k, best = summary.get("audit", {}).get("k"), summary.get("maps", {}).get("best", "")
     subject = f"The {MAP_TITLES.get(best, best)} maps" if best else "The maps"
     pixels = f"its {k} most important pixels" if k else "its most important pixels"
-    cause = "random noise of this size" if by_noise else "the strongest attack that keeps the prediction"
     says = f"under {cause}, the median image keeps {percent(kept)} of {pixels}"
     word = "robust to these attacks" if answer == "robust" else answer
     return f"{subject} are {word}: {says}."
+
+
+def _attack_words(name: str) -> str:
+    """The attack in the verdict; only the strongest one stands for all attacks that keep the prediction."""
+    link = " that" if attack_of(name) == STRONGEST else ", which"
+    return f"{in_words(name)}{link} keeps the prediction"
 
 
 def _few(attack: Mapping[str, Any]) -> Doubts:

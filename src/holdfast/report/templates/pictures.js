@@ -44,7 +44,7 @@ function card(example, shot) {
   if (shot.outcome && shot.outcome !== 'attacked') scores.push(['Outcome', OUTCOME_TEXT[shot.outcome]]);
   const list = entries(scores);
   list.className = 'scores';
-  return make('article', { class: 'card c' + run.color }, make('h3', {}, make('i', { class: 'swatch' }), make('span', {}, run.label)), pair(example, shot), list);
+  return make('article', { class: 'card c' + run.look }, make('h3', {}, make('i', { class: 'swatch' }), make('span', {}, run.label)), pair(example, shot), list);
 }
 
 function selectPicture(index, focus = false) {

@@ -70,7 +70,7 @@ function fill(element, at) {
     const target = column.name === 'run' ? cell.lastChild : cell;
     target.textContent = text;
     cell.title = text;
-    if (column.name === 'run') cell.className = 'name c' + DATA.runs[ROWS.run[row]].color;
+    if (column.name === 'run') cell.className = 'name c' + DATA.runs[ROWS.run[row]].look;
   });
 }
 
