@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -69,7 +68,7 @@ def check_protocol(protocol: EvaluationProtocol, data: Dataset) -> None:
     holdfast.errors.InputError: expected 1 <= k <= 64, the number of entries of a map, got eval_k = 65.
     """
     for attack in protocol.attacks.values():
-        if not isinstance(attack.eval_k, Integral):
+        if attack.eval_k != int(attack.eval_k):
             raise expected("a whole number of top pixels", got=f"eval_k = {attack.eval_k!r}")
         check_eval_k(attack.eval_k, data.x)
     if protocol.batch_size < 1:
