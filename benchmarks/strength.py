@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--passes", type=int, nargs="+", default=[2000])
     parser.add_argument("--leave-one-out", action="store_true")
     parser.add_argument("--no-old", action="store_true")
+    parser.add_argument("--old", type=int, nargs=2, default=[10, 3], metavar=("STEPS", "POINTS"), help="its search")
     parser.add_argument("--builder", help="package.module:function of a run's own network")
     options = parser.parse_args()
     for run in options.runs:
@@ -48,9 +49,10 @@ def main() -> None:
         ig = hf.IntegratedGradients(steps=50)
         attacks: dict[str, object] = {}
         if not (options.no_old or options.leave_one_out):
-            cheap = {"steps": 10, "search_ig_steps": 3}
-            before = shared | {"k": wanted.k, "eval_k": k}
-            attacks["ensemble of version 0.1"] = hf.recipes.ifia_ensemble(**before, attribution=ig, **cheap)
+            steps, points = options.old
+            before = shared | {"k": wanted.k, "eval_k": k, "steps": steps, "search_ig_steps": points}
+            name = f"ensemble of version 0.1, {steps} steps, {points} points"
+            attacks[name] = hf.recipes.ifia_ensemble(**before, attribution=ig)
         for passes in options.passes:
             attacks[f"{STRONGEST}, {passes:,} passes"] = strongest(**shared, attribution=ig, passes=passes)
         if options.leave_one_out:
