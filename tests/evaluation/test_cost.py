@@ -11,7 +11,7 @@ from holdfast.cli import main
 from holdfast.commands.audit import _fits, _without_minutes
 from holdfast.engine.passes import PassCounter, count_passes
 from holdfast.evaluation import Evaluation
-from holdfast.evaluation.audit import fit_to_minutes
+from holdfast.evaluation.audit import fit_to_minutes, minutes_needed
 from holdfast.evaluation.cost import CostEstimate, fit_images_and_steps
 from holdfast.recipes import AttackSettings, make_attacks
 from holdfast.runs import read_run
@@ -70,6 +70,10 @@ def test_settings_that_fit_the_time() -> None:
     slow = iter([0.0, 1e9])
     chosen = fit_to_minutes(network(), digits(), replace(strong, passes=300), 10.0, clock=lambda: next(slow))
     assert (chosen.limit, chosen.passes) == (1, 300)  # never more than was asked for
+    clock = iter([0.0, 10.0])  # for 5 images with 2 steps; 64 images with 50 steps in 3/4 of the time
+    assert minutes_needed(network(), digits(), settings, clock=lambda: next(clock)) == pytest.approx(
+        64 * 50 / 60 / 0.75
+    )
     with pytest.raises(hf.InputError, match="minutes > 0"):
         fit_to_minutes(network(), digits(), settings, 0.0)
 

@@ -55,8 +55,8 @@ SHARES = {STRONGEST: 0.56, TRUE_LOGIT: 0.3}
 CONTROL_STEPS = 6
 """Random perturbations per image that the control tries."""
 
-FEWEST_PASSES = 600
-"""`fit_to_minutes` does not go below this number of passes per image."""
+FEWEST_PASSES, FEWEST_STEPS = 600, 5
+"""`fit_to_minutes` does not go below these numbers of passes, or of steps of the reference attack, per image."""
 
 SHARE_FOR_ATTACKS = 0.75
 """Part of the time that `fit_to_minutes` plans for the attacks; the rest is for accuracy, checks and the report."""
@@ -193,7 +193,7 @@ def audit(
     k = settings.top_k(data)
     protocol = _protocol(settings, k)
     check_protocol(protocol, data)
-    limit = len(data) if settings.limit is None else min(settings.limit, len(data))
+    limit = _images(data, settings)
     for one in settings.by_map.values():
         check_before_attacks(network, data.stratified(limit, settings.seed), _explained(one), device)
     named, command = model_name or type(network.net).__name__, tuple((origin or {}).get("command", ()))
@@ -291,12 +291,44 @@ def fit_to_minutes(
     """
     if not minutes > 0:
         raise expected("minutes > 0", got=minutes)
+    unit, each, least = _time_attacks(model, data, settings, device, clock)
+    most = getattr(settings, unit)
+    seconds = 60 * minutes * SHARE_FOR_ATTACKS
+    limit, depth = fit_images_and_steps(each, most, _images(data, settings), seconds, fewest_steps=min(least, most))
+    return _with(replace(settings, limit=limit), unit, depth)
+
+
+def minutes_needed(
+    model: nn.Module,
+    data: Dataset,
+    settings: AuditSettings,
+    *,
+    device: torch.device | str | None = None,
+    clock: Clock = time.monotonic,
+) -> float:
+    """The minutes that an audit with these settings takes, from a short timed run of every attack.
+
+    Small batches take longer per image, so a large audit is timed on more images.
+    """
+    probed = min(settings.batch_size, max(PROBE_IMAGES, _images(data, settings) // 12))
+    unit, each, least = _time_attacks(model, data, settings, device, clock, probed)
+    return each * max(least, getattr(settings, unit)) * _images(data, settings) / 60 / SHARE_FOR_ATTACKS
+
+
+def _time_attacks(
+    model: nn.Module,
+    data: Dataset,
+    settings: AuditSettings,
+    device: torch.device | str | None,
+    clock: Clock,
+    images: int = PROBE_IMAGES,
+) -> tuple[str, float, int]:
+    """The unit of the budget ("passes" or "steps"), the seconds that one takes per image, and the fewest possible."""
     network = model if isinstance(model, Classifier) else Classifier(model)
-    few = data.stratified(min(PROBE_IMAGES, len(data)), seed=settings.seed)
+    few = data.stratified(min(images, len(data)), seed=settings.seed)
     strong = STRONGEST in settings.attack_names
     unit = "passes" if strong else "steps"
-    most, least = getattr(settings, unit), FEWEST_PASSES if strong else 5
-    tried = min(most, PROBE_PASSES if strong else PROBE_STEPS)
+    tried = min(getattr(settings, unit), PROBE_PASSES if strong else PROBE_STEPS)
     probe = _protocol(_with(settings, unit, tried), settings.top_k(data))
     probe = replace(probe, diagnose=0, panels=0, pgd=None, apgd=())
     relabelled = _relabelled(network, few, device)
@@ -305,14 +337,15 @@ def fit_to_minutes(
         started = clock()
         evaluate(network, relabelled, probe, device=device)
         spent = clock() - started
+    if not strong:
+        return unit, spent / len(few) / tried, FEWEST_STEPS
     maps = 1 + _share_of(STRONGEST, settings.attack_names) * (len(settings.map_names) - 1)  # passes count per map
-    each = maps * spent / max(1, counter.passes) if strong else spent / len(few) / tried
-    if strong:  # the fewest steps may take more passes than they were given
-        least = max(least, math.ceil(counter.passes / len(few) / maps))
-    wanted = len(data) if settings.limit is None else min(settings.limit, len(data))
-    seconds = 60 * minutes * SHARE_FOR_ATTACKS
-    limit, depth = fit_images_and_steps(each, most, wanted, seconds, fewest_steps=min(least, most))
-    return _with(replace(settings, limit=limit), unit, depth)
+    taken = math.ceil(counter.passes / len(few) / maps)  # the fewest steps may take more passes than they were given
+    return unit, maps * spent / max(1, counter.passes), max(FEWEST_PASSES, taken)
+
+
+def _images(data: Dataset, settings: AuditSettings) -> int:
+    return len(data) if settings.limit is None else min(settings.limit, len(data))
 
 
 def _with(settings: AuditSettings, unit: str, depth: int) -> AuditSettings:

@@ -14,7 +14,7 @@ from torch import nn
 
 from holdfast.data import Dataset, Loader
 from holdfast.errors import expected
-from holdfast.evaluation.audit import AuditSettings, fit_to_minutes
+from holdfast.evaluation.audit import AuditSettings, fit_to_minutes, minutes_needed
 from holdfast.evaluation.cost import Clock
 from holdfast.experiment.hardening.settings import HardenSettings
 from holdfast.objective import Objective
@@ -22,8 +22,12 @@ from holdfast.recipes import METHODS
 from holdfast.rng import make_keys
 from holdfast.training.guards import without_gradient
 
-SHARE_OF_TRAINING = 0.75
-"""Part of the time for training; the two audits share the rest."""
+SHARE_OF_TRAINING, LEAST_SHARE = 0.75, 0.4
+"""Part of the time for training; the two audits share the rest. If the caller fixes what the audits attack, training
+gets what they leave, and at least the second share."""
+
+BESIDE_STEPS = 1.1
+"""Time of training in units of its timed steps, with the optimiser, the looks at the accuracy and the checkpoints."""
 
 CHECKS = 20
 """How often the accuracy on held-out images is looked at."""
@@ -75,7 +79,7 @@ class Plan:
         return asdict(self)
 
     def __str__(self) -> str:
-        minutes = self.steps * self.seconds_per_step / 60
+        minutes = self.steps * self.seconds_per_step * BESIDE_STEPS / 60
         return (
             f"{self.steps:,} steps of about {self.seconds_per_step:.2g} s, {minutes:.1f} minutes; "
             f"{self.limit} images are audited before and after"
@@ -136,14 +140,15 @@ def make_plan(
     each, distance = try_steps(objective, loader, settings.seed, clock)
     if distance is not None and "weight" not in settings.method_settings:
         method = method | {"weight": float(f"{min(MOST_WEIGHT, MAP_TERM / max(distance, 1e-6)):.3g}")}
-    for_training = 60 * settings.minutes * SHARE_OF_TRAINING
-    fits = max(FEWEST_STEPS, int(for_training / each))
-    steps = settings.steps or min(fits, MOST_EPOCHS * len(loader))
-    asked = replace(audit_settings(settings), limit=min(settings.limit, len(audited)))
-    minutes = settings.minutes * (1 - SHARE_OF_TRAINING) / 2
-    fitted = asked
+    fitted, share = replace(audit_settings(settings), limit=min(settings.limit, len(audited))), SHARE_OF_TRAINING
     if settings.passes is None:
-        fitted = fit_to_minutes(network, audited, asked, minutes, device=loader.device)
+        minutes = settings.minutes * (1 - SHARE_OF_TRAINING) / 2
+        fitted = fit_to_minutes(network, audited, fitted, minutes, device=loader.device)
+    elif settings.steps is None:
+        audits = 2 * minutes_needed(network, audited, fitted, device=loader.device)
+        share = max(LEAST_SHARE, 1 - audits / settings.minutes)
+    fits = max(FEWEST_STEPS, int(60 * settings.minutes * share / (each * BESIDE_STEPS)))
+    steps = settings.steps or min(fits, MOST_EPOCHS * len(loader))
     return Plan(
         method=method,
         steps=steps,
