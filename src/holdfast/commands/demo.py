@@ -95,7 +95,7 @@ def _first_part(jobs: "list[ZooJob]", out: Path, plan: "DemoPlan", workers: int,
         job.prepare()
     _run(jobs, plan.images, workers, console)
     runs = {NATURAL: jobs[0].folder, HARDENED: jobs[1].folder}
-    console.print(_table(runs, "perturbation of at most 8/255 per pixel that keeps the prediction"))
+    console.print(_table(runs, "map of the centred logit; perturbation of at most 8/255 per pixel that keeps the prediction"))
     _compare(runs, ((HARDENED, NATURAL),), console)
     _draw(runs.values(), out, console)
 
@@ -125,7 +125,7 @@ def _second_part(jobs: "list[Job]", out: Path, plan: "DemoPlan", workers: int, c
     folders = {job.folder.name: job.folder for job in jobs}
     runs = {method: folders[method] for method in METHODS}
     budget = f"{plan.steps * PASSES['erar_plus']:,} example-passes of training each (natural: as many steps as madry)"
-    console.print(_table(runs, f"{budget}; perturbation of at most 0.15 per pixel"))
+    console.print(_table(runs, f"{budget}; map of the centred logit; perturbation of at most 0.15 per pixel"))
     _compare(runs, PAIRS, console)
     views = view_runs([read_run(folder) for folder in runs.values()])
     if plots := trade_offs(views, method_looks(views)):

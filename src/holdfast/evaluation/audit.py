@@ -312,7 +312,8 @@ def minutes_needed(
     """
     probed = min(settings.batch_size, max(PROBE_IMAGES, _images(data, settings) // 12))
     unit, each, least = _time_attacks(model, data, settings, device, clock, probed)
-    return each * max(least, getattr(settings, unit)) * _images(data, settings) / 60 / SHARE_FOR_ATTACKS
+    depth: int = max(least, getattr(settings, unit))
+    return each * depth * _images(data, settings) / 60 / SHARE_FOR_ATTACKS
 
 
 def _time_attacks(
