@@ -22,7 +22,16 @@ from holdfast.models import Classifier
 from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd, universal
 from holdfast.recipes.protocols import AS_BEFORE, DEFAULT
 from holdfast.runs import RunInfo, describe
-from holdfast.runs.names import CONTROL, STRONGEST, TRUE_LOGIT, UNIVERSAL, attack_of, on_map
+from holdfast.runs.names import (
+    CENTRED_CONTROL,
+    STRONGEST,
+    TRUE_LOGIT,
+    UNIVERSAL,
+    attack_of,
+    control_of,
+    is_control,
+    on_map,
+)
 from holdfast.runs.verdict import decisive
 from holdfast.storage.json_files import read_json, write_json_atomic
 from holdfast.training import Processes, joined, pick_device
@@ -37,7 +46,7 @@ class MeasureOptions:
     strongest: bool = True
     """Also run the strongest attack."""
     strongest_limit: int | None = None
-    """Images for the strongest attack, a part of those of the other attacks."""
+    """Images for the strongest attack and noise on its map, a part of those of the other attacks."""
     passes: int | None = None
     """Example-passes per image of the strongest attack."""
     universal: int = 0
@@ -88,7 +97,7 @@ def protocol_of(config: RunConfig, options: MeasureOptions) -> EvaluationProtoco
     wanted = config.evaluate
     under, under_apgd = wanted.pgd, wanted.apgd
     attacks, fewer = _attacks(config, options), options.strongest_limit or wanted.strongest.limit
-    strong = [name for name in attacks if attack_of(name) in (STRONGEST, TRUE_LOGIT)]
+    strong = [name for name in attacks if attack_of(name) in (STRONGEST, TRUE_LOGIT, CENTRED_CONTROL)]
     return EvaluationProtocol(
         attacks=attacks,
         pgd=None if under is None else pgd(**under.model_dump(exclude={"limit"})),
@@ -110,11 +119,11 @@ def map_names(config: RunConfig) -> tuple[str, ...]:
 
 
 def _attacks(config: RunConfig, options: MeasureOptions) -> dict[str, ExplanationAttack]:
-    """All attacks on the first map, and on each of the others the attack that decides, with noise as the control."""
+    """All attacks on the first map, and on each of the others the attack that decides, with noise as its control."""
     names, settings = attack_names(config, options), _settings(config, options.passes)
     first, *others = map_names(config)
     attacks = make_attacks(replace(settings, map=first), names)
-    pair = dict.fromkeys((decisive(names), *(name for name in names if name == CONTROL)))
+    pair = [name for name in names if name in (decisive(names), control_of(decisive(names), names))]
     for other in others:
         made = make_attacks(replace(settings, map=other, map_options={}), pair)
         attacks |= {on_map(name, other): attack for name, attack in made.items()}
@@ -126,7 +135,10 @@ def attack_names(config: RunConfig, options: MeasureOptions) -> tuple[str, ...]:
     if options.as_before:
         return AS_BEFORE
     names = DEFAULT if config.evaluate.attacks is None else config.evaluate.attacks
-    return tuple(name for name in names if options.strongest or name not in (STRONGEST, TRUE_LOGIT))
+    if options.strongest:
+        return tuple(names)
+    centred = () if options.universal else (CENTRED_CONTROL,)  # the control of no other attack
+    return tuple(name for name in names if name not in (STRONGEST, TRUE_LOGIT, *centred))
 
 
 def _settings(config: RunConfig, passes: int | None = None) -> AttackSettings:
@@ -200,7 +212,7 @@ def quality(
     limit, who = options.limit or config.evaluate.limit or len(data), processes or Processes()
     part = data.stratified(min(limit, len(data)), config.seed)
     attacks = protocol_of(config, options).attacks
-    attack = next((attack for name, attack in attacks.items() if name != CONTROL), None)
+    attack = next((attack for name, attack in attacks.items() if not is_control(name)), None)
     attribution = _settings(config).explained() if attack is None else attack.attribution
     natural = None if options.natural is None else load(options.natural).to(device)
     size = config.evaluate.batch_size
