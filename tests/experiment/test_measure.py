@@ -1,13 +1,17 @@
-"""The protocol of an evaluation: noise on the map of every attack that it is the control of."""
+"""The protocol of an evaluation: noise on the map of each attack, and the attack of the quality measures."""
 
 from pathlib import Path
 
 import pytest
+import torch
+from tests.trained import trained
 
 import holdfast as hf
 from holdfast.config import config_text, make_config, preset_names
+from holdfast.evaluation.protocol import tensors
+from holdfast.evaluation.quality import map_quality
 from holdfast.experiment.jobs import Job
-from holdfast.experiment.measure import MeasureOptions, attack_names, protocol_of
+from holdfast.experiment.measure import MeasureOptions, attack_names, protocol_of, quality, quality_attack
 from holdfast.runs.names import control_of
 
 
@@ -48,3 +52,41 @@ def test_a_run_from_before_there_was_this_noise_is_still_the_run_of_its_preset(t
             continue
         with pytest.raises(hf.InputError, match="another evaluate"):
             job.check()
+
+
+def test_quality_is_that_of_the_decisive_attack_on_its_images() -> None:
+    changes = {
+        "ifia.steps": 1,
+        "ifia.ig_steps": 2,
+        "strongest.passes": 60,
+        "strongest.ig_steps": 3,
+        "strongest.limit": 3,
+    }
+    overrides = [(f"evaluate.{key}", str(value)) for key, value in changes.items()]
+    config, options = make_config("digits/natural", overrides=overrides), MeasureOptions(limit=8)
+    model, data, told = trained("digits-cnn", 8), hf.data.load("digits", split="test"), []
+    found = quality(
+        model, config, options, data, torch.device("cpu"), on_progress=lambda what, *counts: told.append(counts)
+    )
+    attack = protocol_of(config, options).attacks["strongest"]
+    part = data.stratified(8, seed=0).stratified(3, seed=0)
+    x, y, keys = tensors(part, 0, None)
+    expected = map_quality(model, x, y, attack.attribution, keys=keys, attack=attack, samples=1)
+    assert (model(x).argmax(1) == y).all()
+    for name in ("adv_insertion", "attacked_sensitivity"):
+        assert found[name]["n"] == 3
+        assert found[name]["median"] == pytest.approx(getattr(expected, name).median().item(), abs=1e-4)
+    assert found["insertion"]["n"] == found["max_sensitivity"]["n"] == 8
+    assert told[-1] == (8, 8)
+
+
+def test_the_attack_of_the_quality_measures() -> None:
+    config = make_config("digits/natural")
+    for options, name in (
+        (MeasureOptions(), "strongest"),
+        (MeasureOptions(strongest=False), "ifia-topk"),
+        (MeasureOptions(as_before=True), "ifia-ensemble"),
+    ):
+        assert quality_attack(protocol_of(config, options)) == name
+    noise = make_config("digits/natural", overrides=[("evaluate.attacks", '["random"]')])
+    assert quality_attack(protocol_of(noise, MeasureOptions())) == ""

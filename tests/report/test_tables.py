@@ -172,6 +172,11 @@ def test_conventions_and_quality(views: tuple[RunView, ...]) -> None:
     assert "| Measure | Better | Range | madry | ig\\_sum\\_norm | erar | erar\\_plus |" in quality  # natural has none
     assert "natural network | higher | [-1, 1] | 0.750 [0.700, 0.790] (paper 0.9826) |" in quality
     assert "| Insertion area |  |  | 0.550 | 0.600 |" in quality  # a measure that this version does not know
+    assert "attacked maps are" not in quality  # older runs do not say which
+    newer = [replace(view, quality_attack="strongest") for view in views]
+    assert "- The maps and attacked maps are those of strongest.\n" in to_markdown(quality_table(newer))
+    mixed = to_markdown(quality_table([views[1], *newer[2:4]]))
+    assert "those of the first attack of the run (madry); strongest (ig\\_sum\\_norm, erar)." in mixed
 
 
 def test_the_quality_table_of_the_paper(tmp_path: Path) -> None:
