@@ -1,6 +1,5 @@
 """Evaluate a trained run with the protocol of its config; results are written to the same run directory."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -261,7 +260,7 @@ def quality(
 class _Batch:
     """Positions of images, and whether the attack runs on them."""
 
-    rows: Sequence[int]
+    rows: list[int]
     attacked: bool
 
 
