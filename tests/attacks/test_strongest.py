@@ -14,6 +14,8 @@ from holdfast.attacks.strongest import fewest_passes
 from holdfast.engine.passes import count_passes
 from holdfast.recipes.attacks.strongest import members, strongest
 
+KINDS = ("topk", "center", "cosine")
+
 
 def attack(passes: int = 300, **changes) -> hf.attacks.StrongestAttack:
     return strongest(**({"eps": 0.1, "k": 4, "ig_steps": 6, "passes": passes} | changes))
@@ -51,6 +53,19 @@ def test_scores_are_those_of_the_reported_images() -> None:
         expected = hf.metrics.METRICS[metric](clean, moved, k=4)
         torch.testing.assert_close(result.by_image[metric][metric], expected)
         torch.testing.assert_close(result.worst[metric], expected.minimum(result.worst[metric]))
+
+
+def test_each_reported_value_is_that_of_one_image() -> None:
+    net, x = tiny_net(), tiny_images(4)
+    y, keys = net(x).argmax(1), torch.arange(4)
+    ifia = {kind: hf.recipes.ifia(eps=0.1, step_size=0.05, steps=3, k=4, ig_steps=6, kind=kind) for kind in KINDS}
+    for found in (attack(), hf.attacks.Ensemble(members=ifia)):
+        result = found.run(net, x, y, keys=keys)
+        clean = hf.saliency_map(found.attribution(net, x, y))
+        for metric in ("top_k", "kendall", "center_shift"):
+            moved = hf.saliency_map(found.attribution(net, result.images_of(metric), y))
+            expected = hf.metrics.METRICS[metric](clean, moved, k=4)
+            torch.testing.assert_close(result.reported_scores[metric], expected, atol=1e-6, rtol=0)
 
 
 def test_budget_is_kept() -> None:

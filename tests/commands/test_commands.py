@@ -87,6 +87,7 @@ def test_quality_is_measured_later_and_not_lost(tmp_path: Path) -> None:
     assert with_quality.finished
     assert main(["evaluate", str(job.folder), "--limit", "5", "--quiet"]) == 0
     assert with_quality.finished
+    assert json.loads((job.folder / "summary.json").read_text())["quality_attack"] == "strongest"
 
 
 def test_jobs_side_by_side_equal_one_after_the_other(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ def test_bytes_are_not_explained_as_pixels() -> None:
 
 def test_the_default_protocol_is_that_of_an_audit() -> None:
     protocol = default_protocol(hf.data.from_tensors(*images(4)))
-    assert list(protocol.attacks) == ["strongest", "strongest-true-logit", "random"]
+    assert list(protocol.attacks) == ["strongest", "strongest-true-logit", "random", "random-centred"]
     assert {attack.eval_k for attack in protocol.attacks.values()} == {6}
     assert protocol.attacks["strongest"].ball == hf.Linf(8 / 255)
     assert (protocol.limit, protocol.pgd_limit) == (64, 64)

@@ -56,7 +56,7 @@ def test_a_config_finds_it_with_its_options() -> None:
     changes = [("evaluate.map", "squared-gradient"), ("evaluate.map_options.power", "4")]
     protocol = protocol_of(make_config("digits/natural", overrides=changes), MeasureOptions())
     for name, attack in protocol.attacks.items():
-        score = hf.centred_logit if name == "strongest" else hf.true_logit
+        score = hf.centred_logit if name in ("strongest", "random-centred") else hf.true_logit
         assert attack.attribution == SquaredGradient(power=4, score=score)
 
 
@@ -87,10 +87,12 @@ def test_maps_declare_their_cost() -> None:
 def test_several_maps_in_a_config() -> None:
     changes = [("evaluate.maps", '["gradient", "ig", "gradcam"]'), ("evaluate.strongest.limit", "7")]
     protocol = protocol_of(make_config("digits/natural", overrides=changes), MeasureOptions())
-    first = ["ifia-topk", "strongest", "strongest-true-logit", "random"]
-    assert list(protocol.attacks) == [*first, "strongest:ig", "random:ig", "strongest:gradcam", "random:gradcam"]
+    first = ["ifia-topk", "strongest", "strongest-true-logit", "random", "random-centred"]
+    others = ["strongest:ig", "random-centred:ig", "strongest:gradcam", "random-centred:gradcam"]
+    assert list(protocol.attacks) == [*first, *others]
     kinds = {name: type(attack.attribution) for name, attack in protocol.attacks.items()}
     assert kinds["ifia-topk"] is kinds["strongest"] is hf.Gradient
     assert kinds["strongest:ig"] is hf.IntegratedGradients
-    assert kinds["random:gradcam"] is hf.GradCAM
-    assert {name for name in protocol.attacks if name.startswith("strongest")} == protocol.limits.keys()
+    assert protocol.attacks["random-centred:gradcam"].attribution == protocol.attacks["strongest:gradcam"].attribution
+    assert kinds["random-centred:gradcam"] is hf.GradCAM
+    assert set(protocol.attacks) - {"ifia-topk", "random"} == protocol.limits.keys()

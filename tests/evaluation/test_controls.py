@@ -10,6 +10,7 @@ from torch import nn
 
 import holdfast as hf
 from holdfast import metrics
+from holdfast.engine.passes import count_passes
 from holdfast.evaluation.controls import control_scores, image_map, shuffled_weights
 from holdfast.metrics import METRICS
 from holdfast.recipes import AttackSettings, make_attacks
@@ -49,6 +50,40 @@ def test_shuffled_weights_have_their_own_maps() -> None:
     before, after = (hf.saliency_map(IG(other, image, y)) for image in (x, moved))
     torch.testing.assert_close(found["shuffled_kendall"], metrics.kendall_tau(before, after))
     torch.testing.assert_close(found["shuffled_agreement"], metrics.spearman_rho(maps, before))
+
+
+def test_each_metric_has_its_own_image_whose_maps_are_computed_once() -> None:
+    model, (x, y) = trained("digits-cnn", 8), (part[:6] for part in digits("test"))
+    first, other = (x + 0.1 * torch.rand_like(x)).clamp(0, 1), shuffled_weights(model, seed=0)
+    second = torch.cat([first[:4], first[4:].flip(3)])  # two of six are other images
+    maps = hf.saliency_map(IG(model, x, y))
+    images = {"top_k": first, "kendall": second}
+    with count_passes() as counter:
+        found = control_scores(maps, x, first, y, k=12, images=images, attribution=IG, shuffled=other)
+    assert counter.passes == 2 * 5 * (6 + 6 + 2)
+    for control, map_of in (("image", image_map), ("shuffled", lambda part: hf.saliency_map(IG(other, part, y)))):
+        before, one, two = map(map_of, (x, first, second))
+        torch.testing.assert_close(found[f"{control}_top_k"], metrics.top_k_intersection(before, one, k=12))
+        torch.testing.assert_close(found[f"{control}_kendall"], metrics.kendall_tau(before, two), atol=1e-6, rtol=0)
+
+
+def test_value_and_control_of_a_row_are_those_of_one_image() -> None:
+    model, data = trained("digits-cnn", 8), hf.data.load("digits", split="test")
+    strong = hf.recipes.strongest(eps=0.1, k=12, ig_steps=5, passes=300)
+    done = hf.evaluate(model, data, protocol(attacks={"strongest": strong}, limit=8))
+    part = data.stratified(8, seed=0)
+    x, y = hf.data.to_float(part.x), part.y
+    result = strong.run(model, x, y, keys=hf.make_keys(0, part.ids))
+    image = result.images_of("kendall")
+    assert not torch.equal(image, result.x_adv)
+    expected, of_top_k = (metrics.kendall_tau(image_map(x), image_map(one)) for one in (image, result.x_adv))
+    assert not torch.allclose(expected, of_top_k)
+    rows = {row.id: row for row in done.rows if row.outcome == "attacked"}
+    assert rows
+    for place, example in enumerate(part.ids.tolist()):
+        if example in rows:
+            assert rows[example].score("kendall") == pytest.approx(result.worst.kendall[place].item())
+            assert rows[example].controls["image_kendall"] == pytest.approx(expected[place].item())
 
 
 def test_rows_summary_tables_and_page(tmp_path: Path) -> None:

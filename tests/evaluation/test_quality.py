@@ -52,6 +52,16 @@ def test_trained_network_beats_a_shuffled_one() -> None:
     assert map_quality(model, x, y, hf.Gradient()).completeness is None
 
 
+def test_the_natural_network_is_compared_on_a_map_of_its_own() -> None:
+    model, (x, y) = trained("digits-cnn", 8), (part[:4] for part in digits("test"))
+    other, gradient = shuffled_weights(model, seed=1), hf.Gradient()
+    quality = map_quality(
+        model, x, y, hf.IntegratedGradients(steps=3), natural=other, natural_map=gradient, ball=hf.Linf(0.1), samples=1
+    )
+    maps = [hf.saliency_map(gradient(net, x, y)) for net in (model, other)]
+    torch.testing.assert_close(quality.natural_spearman, hf.metrics.spearman_rho(*maps))
+
+
 def test_adversarial_curves_by_hand() -> None:
     """The attacked map names the wrong pixel, so inserting its top pixel first brings nothing."""
     model, x, y = OnePixel(), torch.tensor([[[[0.9, 0.8], [0.7, 0.6]]]]), torch.tensor([0])

@@ -102,6 +102,11 @@ def test_diverse_sets_equal_the_greedy_loop(case: tuple[Tensor, int, int], spare
             assert shares[1][i].item() == pytest.approx(sum(near(p, set_a, radius) for p in set_b) / len(set_b))
 
 
+def test_diverse_sets_are_no_column() -> None:
+    """Their cost grows with k: docs/equations.md says why they are functions only."""
+    assert not any("diverse_top_k" in str(metric.function) for metric in metrics.METRICS.values())
+
+
 def test_diverse_sets_by_hand() -> None:
     a = marked((2, 2), (2, 3), (1, 1), (0, 0), (4, 4))  # the second and third are neighbours of the first
     assert metrics.diverse_top_k_mask(a, k=2)[0].nonzero().tolist() == [[0, 0], [2, 2]]

@@ -12,9 +12,12 @@ from tests.report.runs import write_run
 
 from holdfast.errors import DataError
 from holdfast.report import RunView, view_runs
+from holdfast.report.charts import box_plots
 from holdfast.report.compare import compare, pick_base
+from holdfast.report.html import report_html
 from holdfast.report.quality_tables import controls_table, natural_maps_table, quality_table
 from holdfast.report.render import latex_text, plain_cell, to_csv, to_latex, to_markdown, to_rich
+from holdfast.report.sections import findings
 from holdfast.report.tables import (
     Cell,
     Column,
@@ -115,6 +118,23 @@ def test_attacks_come_in_one_order_whichever_was_measured_first(views: tuple[Run
     assert [attack.name for attack in ordered(measured)] == ["ifia-topk", "ifia-ensemble", "other", "random"]
 
 
+def test_noise_beside_the_strongest_attack_is_on_its_map(tmp_path: Path) -> None:
+    attacks = ("random-centred", "random", "strongest")
+    folder = write_run(tmp_path / "run", method="natural", n=40, log=False, attacks=attacks)
+    (view,) = views = view_runs([read_run(folder)])
+    assert [attack.name for attack in ordered(view.attacks)] == ["strongest", "random", "random-centred"]
+    kept = {name: f"{100 * view.attacks[name].metrics['top_k'].median:.1f} %" for name in attacks}
+    (said,) = findings(views, {})
+    assert f"keeps {kept['strongest']} " in said
+    assert f" and {kept['random-centred']} " in said
+    for plot in box_plots(views, {"natural": 0}):
+        strong, noise = plot.boxes
+        assert (strong.control, noise.control) == (False, True)
+        assert noise.stat == view.attacks["random-centred"].metrics[plot.metric]
+    page = report_html(views)
+    assert page.count('<tr class="control') == 2
+
+
 def test_comparison_with_natural_in_words(views: tuple[RunView, ...], tmp_path: Path) -> None:
     base = pick_base(views)
     assert base is not None
@@ -152,6 +172,11 @@ def test_conventions_and_quality(views: tuple[RunView, ...]) -> None:
     assert "| Measure | Better | Range | madry | ig\\_sum\\_norm | erar | erar\\_plus |" in quality  # natural has none
     assert "natural network | higher | [-1, 1] | 0.750 [0.700, 0.790] (paper 0.9826) |" in quality
     assert "| Insertion area |  |  | 0.550 | 0.600 |" in quality  # a measure that this version does not know
+    assert "attacked maps are" not in quality  # older runs do not say which
+    newer = [replace(view, quality_attack="strongest") for view in views]
+    assert "- The maps and attacked maps are those of strongest.\n" in to_markdown(quality_table(newer))
+    mixed = to_markdown(quality_table([views[1], *newer[2:4]]))
+    assert "those of the first attack of the run (madry); strongest (ig\\_sum\\_norm, erar)." in mixed
 
 
 def test_the_quality_table_of_the_paper(tmp_path: Path) -> None:

@@ -53,6 +53,18 @@ def test_thresholds_on_the_median(kept: float, answer: str) -> None:
     )
 
 
+def test_noise_on_the_map_of_the_attack_is_preferred() -> None:
+    found = summary(0.9, noise=0.95)
+    assert judge(found).answer == "robust"
+    found["attacks"]["random-centred"] = attack(0.3)
+    verdict = judge(found)
+    assert (verdict.answer, verdict.attack) == ("not robust", "strongest")
+    assert "under random noise of this size, the median image keeps 30 %" in verdict.sentence
+    found["attacks"]["ifia-topk"] = found["attacks"].pop("strongest")  # its map is that of the true logit
+    assert judge(found).answer == "robust"
+    assert decisive(["random-centred", "random", "ifia-topk"]) == "ifia-topk"
+
+
 def test_the_sentence_names_the_attack_that_was_run() -> None:
     for name, words in (
         ("ifia-topk", "the reference attack (ifia-topk), which keeps the prediction, the median"),

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.report.runs import write_run
 from tests.site.parts import PARTS, ROOT, part
 
 import holdfast
@@ -138,9 +139,22 @@ def test_the_leaderboard_has_the_figures_of_the_summaries() -> None:
         assert found["Run", "Network"] == summary["network"]
         assert float(found["Accuracy", "Natural"]) == summary["natural_accuracy"]
         for attack, group in leaderboard.ATTACKS.items():
-            value = found.get((group, "Kendall"), "")
-            assert (attack in summary["attacks"]) == bool(value)
-            assert not value or float(value) == summary["attacks"][attack]["kendall"]["median"]
+            value, name = found.get((group, "Kendall"), ""), leaderboard.measured_as(view, attack)
+            assert (name in summary["attacks"]) == bool(value)
+            assert not value or float(value) == summary["attacks"][name]["kendall"]["median"]
+
+
+def test_the_leaderboard_has_one_noise_that_of_the_deciding_map(tmp_path: Path) -> None:
+    older = ("ifia-topk", "strongest", "random")
+    for name, attacks in (("older", older), ("newer", (*older, "random-centred"))):
+        write_run(tmp_path / "digits" / name, method=name, n=8, log=False, attacks=attacks)
+    views = {view.method: view for view in leaderboard.measured_runs(tmp_path)}
+    assert leaderboard.measured_as(views["older"], "random") == "random"
+    assert leaderboard.measured_as(views["newer"], "random") == "random-centred"
+    columns = [column for column in leaderboard.columns(list(views.values())) if column.group == "Random noise"]
+    assert [column.title for column in columns] == ["Top-k", "Kendall"]
+    noise = views["newer"].attacks["random-centred"].metrics
+    assert columns[1].cell(views["newer"]).value == noise["kendall"].median
 
 
 def test_the_parts_are_small() -> None:

@@ -14,7 +14,8 @@ from holdfast.report.render import format_interval, format_number, sign
 from holdfast.report.tables import Cell, Unit
 from holdfast.report.view import RunView, Stat, view_runs
 from holdfast.runs import find_runs
-from holdfast.runs.names import CONTROL, DECISIVE, ENSEMBLE, REFERENCE, STRONGEST, TRUE_LOGIT
+from holdfast.runs.names import CONTROL, DECISIVE, ENSEMBLE, REFERENCE, STRONGEST, TRUE_LOGIT, control_of
+from holdfast.runs.verdict import decisive
 
 RESULTS = Path(__file__).parents[3] / "results"
 ATTACKS = {
@@ -24,7 +25,7 @@ ATTACKS = {
     STRONGEST: "Strongest attack",
     TRUE_LOGIT: "Strongest, true logit",
 }
-"""Attack -> title of its columns, which are shown if some run has it."""
+"""Attack -> title of its columns, which are shown if some run has it; noise is that of the attack that decides."""
 MAPS = ("top_k", "kendall")
 
 
@@ -39,7 +40,16 @@ class Column:
 
 
 def _map(attack: str, metric: str) -> Callable[[RunView], Cell]:
-    return lambda view: _cell(view.attacks[attack].metrics[metric]) if attack in view.attacks else Cell()
+    def cell(view: RunView) -> Cell:
+        name = measured_as(view, attack)
+        return _cell(view.attacks[name].metrics[metric]) if name in view.attacks else Cell()
+
+    return cell
+
+
+def measured_as(view: RunView, attack: str) -> str:
+    """The attack of a run that fills the columns of `attack`."""
+    return control_of(decisive(view.attacks), view.attacks) if attack == CONTROL else attack
 
 
 def _method(view: RunView) -> str:
@@ -69,11 +79,10 @@ COST = (
 
 def columns(views: Sequence[RunView]) -> tuple[Column, ...]:
     """The columns of a table of these runs."""
-    measured = {name for view in views for name in view.attacks}
     maps = [
         Column(title, METRICS[metric].title, METRICS[metric].unit, _map(attack, metric))
         for attack, title in ATTACKS.items()
-        if attack in measured
+        if any(measured_as(view, attack) in view.attacks for view in views)
         for metric in MAPS
     ]
     return (*RUN, *maps, *COST)

@@ -7,7 +7,7 @@ computes outcomes and scores.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -115,6 +115,10 @@ class ExplanationResult:
         """The scores that are written to rows and tables."""
         return self.scores
 
+    def images_of(self, metric: str) -> Tensor:
+        """The perturbed images that the reported scores of a metric come from."""
+        return self.x_adv
+
     @property
     def winner_names(self) -> list[str]:
         """The most damaging ensemble member for each example; empty strings for an attack without members."""
@@ -158,6 +162,13 @@ def compare(clean: Tensor, moved: Tensor, k: int, *, valid: Tensor) -> Scores:
     """Every registered metric between two batches of maps [B, H, W]; NaN where `valid` [B] is false."""
     found = {name: metric(clean, moved, k=k) for name, metric in METRICS.items()}
     return Scores({name: torch.where(valid, value, torch.nan) for name, value in found.items()})
+
+
+def worst_images(metric: str, found: Sequence[tuple[Tensor, Scores]]) -> Tensor:
+    """Of several images per example with their scores, those with the worst value of a metric, the first of equals."""
+    values = torch.stack([scores[metric] for _, scores in found])
+    chosen = values.argmax(0) if METRICS[metric].is_distance else values.argmin(0)
+    return torch.stack([images for images, _ in found])[chosen, torch.arange(len(chosen), device=chosen.device)]
 
 
 def stand_in_notes(stand_in: Attribution | None) -> tuple[str, ...]:

@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from holdfast.attacks.balls import Ball
-from holdfast.attacks.base import CleanSide, ExplanationAttack, ExplanationResult, Outcome, Scores, clean_side
+from holdfast.attacks.base import (
+    CleanSide,
+    ExplanationAttack,
+    ExplanationResult,
+    Outcome,
+    Scores,
+    clean_side,
+    worst_images,
+)
 from holdfast.engine.ops import per_example
 from holdfast.errors import expected
 from holdfast.metrics.registry import METRICS
@@ -39,6 +47,9 @@ class EnsembleResult(ExplanationResult):
     @property
     def reported_scores(self) -> Scores:
         return self.worst
+
+    def images_of(self, metric: str) -> Tensor:
+        return worst_images(metric, [(result.x_adv, result.scores) for result in (self, *self.members)])
 
     @property
     def wins(self) -> dict[str, int]:

@@ -26,6 +26,7 @@ from holdfast.attacks.base import (
     clean_side,
     compare,
     stand_in_notes,
+    worst_images,
 )
 from holdfast.attacks.members import Ascent, contrast_images, squares
 from holdfast.attacks.problem import Problem
@@ -118,6 +119,9 @@ class StrongestResult(ExplanationResult):
     @property
     def reported_scores(self) -> Scores:
         return self.worst
+
+    def images_of(self, metric: str) -> Tensor:
+        return worst_images(metric, [(self.images[name], scores) for name, scores in self.by_image.items()])
 
     @property
     def winner_names(self) -> list[str]:

@@ -26,8 +26,8 @@ def evaluate(
     """Evaluate a trained run: accuracy, accuracy under PGD and APGD, and robustness of its maps.
 
     The attacks on the maps are the reference attack of the papers (evaluate.ifia), the strongest attack on the maps of
-    centred and true logit (evaluate.strongest), and random noise. The command prints the results table. Rows are
-    written to the run directory after every batch; run the same command again to resume.
+    centred and true logit (evaluate.strongest), and random noise on both maps. The command prints the results table.
+    Rows are written to the run directory after every batch; run the same command again to resume.
 
     Usage examples:
         holdfast evaluate runs/a

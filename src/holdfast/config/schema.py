@@ -219,7 +219,7 @@ class Evaluate(Section):
 
     `map` names the explanation that is attacked, with its `map_options`. `maps` lists several, which are compared on
     the same images; the first of them replaces `map`, the others have no options. `attacks` names the attacks; without
-    it the reference attack, the strongest attack on the maps of centred and true logit, and the random control.
+    it the reference attack, the strongest attack on the maps of centred and true logit, and random noise on both.
     """
 
     limit: Count | None = None

@@ -7,7 +7,16 @@ from holdfast.evaluation.protocol import Evaluation
 from holdfast.runs.budget import eps_text
 from holdfast.runs.controls import IMAGE
 from holdfast.runs.map_comparison import title
-from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST, TRUE_LOGIT, attack_of, is_control, map_of
+from holdfast.runs.names import (
+    CENTRED_CONTROL,
+    CONTROL,
+    REFERENCE,
+    STRONGEST,
+    TRUE_LOGIT,
+    attack_of,
+    is_control,
+    map_of,
+)
 from holdfast.runs.next_steps import Step, next_steps
 from holdfast.runs.verdict import percent
 
@@ -18,6 +27,7 @@ if TYPE_CHECKING:
 
 TITLES = {
     CONTROL: "random noise",
+    CENTRED_CONTROL: "noise, centred",
     REFERENCE: "reference attack",
     STRONGEST: "strongest attack",
     TRUE_LOGIT: "on the true logit",

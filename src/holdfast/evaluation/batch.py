@@ -8,6 +8,7 @@ from holdfast.data.dataset import Dataset
 from holdfast.evaluation.accuracy import Accuracy
 from holdfast.evaluation.controls import control_scores
 from holdfast.evaluation.protocol import tensors
+from holdfast.metrics.registry import shown
 from holdfast.runs.rows import ExampleRow
 from holdfast.types import MapCache, Model
 
@@ -30,7 +31,14 @@ def attack_batch(
     result = attack.run(model, x, y, keys=keys, clean=clean)
     scores = {metric: values.tolist() for metric, values in result.reported_scores.items()}
     measured = control_scores(
-        clean.maps, x, result.x_adv, y, k=attack.eval_k, attribution=attack.attribution, shuffled=shuffled
+        clean.maps,
+        x,
+        result.x_adv,
+        y,
+        k=attack.eval_k,
+        images={metric.name: result.images_of(metric.name) for metric in shown("headline")},
+        attribution=attack.attribution,
+        shuffled=shuffled,
     )
     controls = {name: torch.where(clean.right, values, torch.nan).tolist() for name, values in measured.items()}
     columns = zip(

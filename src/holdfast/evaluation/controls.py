@@ -8,6 +8,7 @@ with |x| almost everywhere is stable because the image is.
 """
 
 import copy
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -37,25 +38,44 @@ def control_scores(
     y: Tensor,
     *,
     k: int,
+    images: Mapping[str, Tensor] | None = None,
     attribution: Attribution | None = None,
     shuffled: Model | None = None,
 ) -> dict[str, Tensor]:
     """Headline metrics of each control map between x and x_adv, and its agreement with the clean `maps` [B, H, W].
 
-    The keys are the columns of `runs.controls`, each value is float64 [B]. The agreement is Spearman's rho. The control
-    with shuffled weights needs `attribution` and `shuffled`, the network of `shuffled_weights`.
+    The keys are the columns of `runs.controls`, each value is float64 [B]. The agreement is Spearman's rho. An attack
+    that reports a metric of other images than x_adv has them in `images`, by metric. The control with shuffled weights
+    needs `attribution` and `shuffled`, the network of `shuffled_weights`.
     """
-    pairs = {IMAGE: (image_map(x), image_map(x_adv))}
-    if shuffled is not None and attribution is not None:
-        with evaluating(shuffled):
-            before, after = (map_of(shuffled, image, y, attribution) for image in (x, x_adv))
-        pairs[SHUFFLED] = (before, after)
     found = {}
-    for name, (before, after) in pairs.items():
+    for name, map_control in _control_maps(attribution, shuffled).items():
+        before, after = (map_control(image, y) for image in (x, x_adv))
         for metric in shown("headline"):
-            found[column(name, metric.name)] = metric(before, after, k=k)
+            moved = (images or {}).get(metric.name, x_adv)
+            other = (moved != x_adv).flatten(1).any(1)  # most images are the same; their maps are computed once
+            judged = after
+            if bool(other.any()):
+                judged = after.clone()
+                judged[other] = map_control(moved[other], y[other])
+            found[column(name, metric.name)] = metric(before, judged, k=k)
         found[column(name, AGREEMENT)] = metrics.spearman_rho(maps, before)
     return found
+
+
+def _control_maps(
+    attribution: Attribution | None, shuffled: Model | None
+) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
+    """Control map -> function of images and labels that computes it."""
+    found: dict[str, Callable[[Tensor, Tensor], Tensor]] = {IMAGE: lambda x, y: image_map(x)}
+    if shuffled is None or attribution is None:
+        return found
+
+    def of_shuffled(x: Tensor, y: Tensor) -> Tensor:
+        with evaluating(shuffled):
+            return map_of(shuffled, x, y, attribution)
+
+    return found | {SHUFFLED: of_shuffled}
 
 
 @torch.no_grad()

@@ -3,14 +3,14 @@
 from holdfast.data.dataset import Dataset
 from holdfast.evaluation.protocol import EvaluationProtocol
 from holdfast.recipes import AttackSettings, make_attacks, pgd
-from holdfast.runs.names import CONTROL, STRONGEST, TRUE_LOGIT
+from holdfast.runs.names import CENTRED_CONTROL, CONTROL, STRONGEST, TRUE_LOGIT
 
 EPS, LIMIT = 8 / 255, 64
 """Radius of the perturbations and number of attacked images, those of an audit."""
 
 
 def default_protocol(data: Dataset) -> EvaluationProtocol:
-    """The attacks of an audit within 8/255 on 64 images of `data`, a tenth of the pixels as the top, and PGD."""
+    """The attacks of an audit and noise on both maps, within 8/255 on 64 images, a tenth of the pixels as top, PGD."""
     _, height, width = data.image_shape
     settings = AttackSettings(
         eps=EPS,
@@ -21,7 +21,7 @@ def default_protocol(data: Dataset) -> EvaluationProtocol:
         strongest={"ig_steps": 30, "judge_points": 5},
     )
     return EvaluationProtocol(
-        attacks=make_attacks(settings, (STRONGEST, TRUE_LOGIT, CONTROL)),
+        attacks=make_attacks(settings, (STRONGEST, TRUE_LOGIT, CONTROL, CENTRED_CONTROL)),
         pgd=pgd(eps=EPS, steps=20),
         limit=LIMIT,
         pgd_limit=LIMIT,

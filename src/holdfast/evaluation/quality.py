@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast import metrics, rng
+from holdfast.attacks.balls import Ball
 from holdfast.attacks.base import ExplanationAttack, Outcome
 from holdfast.attribution.base import GradientMap
 from holdfast.attribution.saliency import map_of, saliency_map
@@ -67,18 +68,21 @@ def map_quality(
     *,
     keys: Tensor | None = None,
     attack: ExplanationAttack | None = None,
+    ball: Ball | None = None,
     natural: Model | None = None,
+    natural_map: Attribution | None = None,
     seed: int = 0,
     samples: int = SAMPLES,
 ) -> Quality:
     """Compute all quality measures of the maps of `model` for one batch.
 
-    `attack` perturbs the images for the measures of the attacked map, and its ball is the one of the random samples
-    (without it, captum's). `keys` [B] determine all noise; by default they are made from the seed and the place in the
-    batch. `seed` shuffles the weights.
+    `attack` perturbs the images for the measures of the attacked map. The random samples are taken in `ball`, by
+    default that of the attack (without it, captum's). `natural_map` is the map that is compared with the one of the
+    network `natural`, by default `attribution`. `keys` [B] determine all noise; by default they are made from the seed
+    and the place in the batch. `seed` shuffles the weights.
     """
     keys = rng.make_keys(seed, torch.arange(x.shape[0], device=x.device)) if keys is None else keys
-    ball = CAPTUM_BALL if attack is None or attack.ball is None else attack.ball
+    ball = ball or (attack.ball if attack is not None else None) or CAPTUM_BALL
     with evaluating(model):
         raw = attribution(model, x, y).detach()
         maps = saliency_map(raw)
@@ -93,7 +97,7 @@ def map_quality(
             ros=stability.ros.clamp_min(SMALLEST_RATIO).log10(),
             randomised=agreement(maps, shuffled_weights(model, seed), x, y, attribution),
             image_spearman=metrics.spearman_rho(maps, image_map(x)),
-            natural_spearman=None if natural is None else agreement(maps, natural, x, y, attribution),
+            natural_spearman=None if natural is None else _same_map(model, natural, x, y, natural_map or attribution),
             completeness=attribution.relative_gap(model, x, y) if isinstance(attribution, GradientMap) else None,
             **({} if attack is None else _attacked(model, x, y, attribution, attack, keys, raw)),
         )
@@ -103,6 +107,10 @@ def agreement(maps: Tensor, other: Model, x: Tensor, y: Tensor, attribution: Att
     """Spearman's rho [B] between `maps` and the maps of another network for the same images."""
     with evaluating(other):
         return metrics.spearman_rho(maps, map_of(other, x, y, attribution))
+
+
+def _same_map(model: Model, other: Model, x: Tensor, y: Tensor, attribution: Attribution) -> Tensor:
+    return agreement(map_of(model, x, y, attribution), other, x, y, attribution)
 
 
 def _attacked(

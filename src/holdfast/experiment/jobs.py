@@ -23,9 +23,11 @@ from holdfast.experiment.layout import (
     has_checkpoint,
     start_preset,
 )
+from holdfast.runs.names import CENTRED_CONTROL
 
 if TYPE_CHECKING:
     from holdfast.config import RunConfig
+    from holdfast.config.schema import Evaluate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +97,7 @@ class Job:
         if not file.exists():
             return
         was, now = complete(config_from_file(file)), complete(self.config())
-        if was.evaluate.apgd is None:  # measured before there was APGD: its other results are those of the preset
-            now = now.model_copy(update={"evaluate": now.evaluate.model_copy(update={"apgd": None})})
+        now = now.model_copy(update={"evaluate": _without_later(now.evaluate, was.evaluate)})
         # A run that is not evaluated may differ in its evaluation settings.
         parts = ("preset", "seed", "method", "train", *(("evaluate",) if self.measured else ()))
         changed = [part for part in parts if getattr(was, part) != getattr(now, part)]
@@ -163,6 +164,14 @@ def run_job(job: Job, threads: int | None = None) -> Path:
         if not processes.shared(lambda: job.finished):
             measure(job.folder, MeasureOptions(**job.options))
     return job.folder
+
+
+def _without_later(now: "Evaluate", was: "Evaluate") -> "Evaluate":
+    """The evaluation of a preset without what it got later than the run; the other results are those of the preset."""
+    later: dict[str, Any] = {"apgd": None} if was.apgd is None else {}
+    if now.attacks and was.attacks == tuple(name for name in now.attacks if name != CENTRED_CONTROL):
+        later["attacks"] = was.attacks
+    return now.model_copy(update=later)
 
 
 def _is_trained(weights: Path) -> bool:

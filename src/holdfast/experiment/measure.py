@@ -13,6 +13,7 @@ from holdfast.config import RunConfig, config_from_file
 from holdfast.data import Dataset
 from holdfast.errors import expected
 from holdfast.evaluation import Evaluation, EvaluationProtocol, evaluate
+from holdfast.evaluation.job import subset_of
 from holdfast.evaluation.protocol import OnProgress, tensors
 from holdfast.evaluation.quality import map_quality
 from holdfast.experiment.layout import CONFIG, PROVENANCE
@@ -22,7 +23,16 @@ from holdfast.models import Classifier
 from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd, universal
 from holdfast.recipes.protocols import AS_BEFORE, DEFAULT
 from holdfast.runs import RunInfo, describe
-from holdfast.runs.names import CONTROL, STRONGEST, TRUE_LOGIT, UNIVERSAL, attack_of, on_map
+from holdfast.runs.names import (
+    CENTRED_CONTROL,
+    STRONGEST,
+    TRUE_LOGIT,
+    UNIVERSAL,
+    attack_of,
+    control_of,
+    is_control,
+    on_map,
+)
 from holdfast.runs.verdict import decisive
 from holdfast.storage.json_files import read_json, write_json_atomic
 from holdfast.training import Processes, joined, pick_device
@@ -37,7 +47,7 @@ class MeasureOptions:
     strongest: bool = True
     """Also run the strongest attack."""
     strongest_limit: int | None = None
-    """Images for the strongest attack, a part of those of the other attacks."""
+    """Images for the strongest attack and noise on its map, a part of those of the other attacks."""
     passes: int | None = None
     """Example-passes per image of the strongest attack."""
     universal: int = 0
@@ -74,10 +84,12 @@ def measure(
             protocol = replace(protocol, attacks={**protocol.attacks, UNIVERSAL: attack})
         kept = processes.shared(lambda: _quality_before(folder))
         done = evaluate(model, data, protocol, info=info, out=folder, device=where, on_progress=on_progress)
-        fresh = quality(model, config, options, data, where, on_progress, processes) if options.quality else kept
-        if not fresh:
+        if options.quality:
+            found = quality(model, config, options, data, where, on_progress, processes)
+            kept = {"quality": found, "quality_attack": quality_attack(protocol)}
+        if not kept.get("quality"):
             return done
-        summary = done.summary | {"quality": fresh}
+        summary = done.summary | kept
         if processes.leads:
             write_json_atomic(folder / "summary.json", summary)
         return replace(done, summary=summary)
@@ -88,7 +100,7 @@ def protocol_of(config: RunConfig, options: MeasureOptions) -> EvaluationProtoco
     wanted = config.evaluate
     under, under_apgd = wanted.pgd, wanted.apgd
     attacks, fewer = _attacks(config, options), options.strongest_limit or wanted.strongest.limit
-    strong = [name for name in attacks if attack_of(name) in (STRONGEST, TRUE_LOGIT)]
+    strong = [name for name in attacks if attack_of(name) in (STRONGEST, TRUE_LOGIT, CENTRED_CONTROL)]
     return EvaluationProtocol(
         attacks=attacks,
         pgd=None if under is None else pgd(**under.model_dump(exclude={"limit"})),
@@ -110,11 +122,11 @@ def map_names(config: RunConfig) -> tuple[str, ...]:
 
 
 def _attacks(config: RunConfig, options: MeasureOptions) -> dict[str, ExplanationAttack]:
-    """All attacks on the first map, and on each of the others the attack that decides, with noise as the control."""
+    """All attacks on the first map, and on each of the others the attack that decides, with noise as its control."""
     names, settings = attack_names(config, options), _settings(config, options.passes)
     first, *others = map_names(config)
     attacks = make_attacks(replace(settings, map=first), names)
-    pair = dict.fromkeys((decisive(names), *(name for name in names if name == CONTROL)))
+    pair = [name for name in names if name in (decisive(names), control_of(decisive(names), names))]
     for other in others:
         made = make_attacks(replace(settings, map=other, map_options={}), pair)
         attacks |= {on_map(name, other): attack for name, attack in made.items()}
@@ -126,7 +138,10 @@ def attack_names(config: RunConfig, options: MeasureOptions) -> tuple[str, ...]:
     if options.as_before:
         return AS_BEFORE
     names = DEFAULT if config.evaluate.attacks is None else config.evaluate.attacks
-    return tuple(name for name in names if options.strongest or name not in (STRONGEST, TRUE_LOGIT))
+    if options.strongest:
+        return tuple(names)
+    centred = () if options.universal else (CENTRED_CONTROL,)  # the control of no other attack
+    return tuple(name for name in names if name not in (STRONGEST, TRUE_LOGIT, *centred))
 
 
 def _settings(config: RunConfig, passes: int | None = None) -> AttackSettings:
@@ -178,9 +193,15 @@ def total_cost(training: dict[str, Any]) -> dict[str, Any]:
 
 
 def _quality_before(folder: Path) -> dict[str, Any]:
-    """Quality measured by an earlier call; kept if this call does not measure it."""
+    """Quality measured by an earlier call, and its attack; kept if this call does not measure it."""
     before = read_json(folder / "summary.json") if (folder / "summary.json").exists() else {}
-    return dict(before.get("quality", {}))
+    return {key: before[key] for key in ("quality", "quality_attack") if key in before}
+
+
+def quality_attack(protocol: EvaluationProtocol) -> str:
+    """The attack of the attacked maps: the one that decides comparisons; empty if there is only noise."""
+    name = decisive(protocol.attacks)
+    return "" if is_control(name) else name
 
 
 def quality(
@@ -194,33 +215,65 @@ def quality(
 ) -> dict[str, Any]:
     """Medians with intervals of the quality measures, on the same images as the attacks.
 
-    The attacked maps are those of the first attack that is not random noise. It runs once more: its result depends only
-    on the example, so these are the images of the rows. Several processes share the batches.
+    The maps are those of the attack that decides comparisons (`quality_attack`), the strongest if the protocol has it;
+    those that are compared with the natural network explain the true logit, as in the paper. The attack runs once more,
+    on the images that it has in the rows, which may be fewer than the others: its result depends only on the example,
+    so these are the images of the rows. Several processes share the batches.
     """
-    limit, who = options.limit or config.evaluate.limit or len(data), processes or Processes()
-    part = data.stratified(min(limit, len(data)), config.seed)
-    attacks = protocol_of(config, options).attacks
-    attack = next((attack for name, attack in attacks.items() if name != CONTROL), None)
-    attribution = _settings(config).explained() if attack is None else attack.attribution
+    who, protocol, seed = processes or Processes(), protocol_of(config, options), config.seed
+    part, _ = subset_of(data, protocol.limit, seed)
+    paper_map = replace(_settings(config), map=map_names(config)[0]).explained()
+    attack = protocol.attacks.get(quality_attack(protocol))
     natural = None if options.natural is None else load(options.natural).to(device)
-    size = config.evaluate.batch_size
 
-    def of_batch(rows: range | None) -> dict[str, list[float]]:
-        if rows is None:
+    def of_batch(batch: _Batch | None) -> dict[str, list[float]]:
+        if batch is None:
             return {}
-        x, y, keys = tensors(part.subset(rows), config.seed, device)
-        one = map_quality(model, x, y, attribution, keys=keys, attack=attack, natural=natural, seed=config.seed)
+        x, y, keys = tensors(part.subset(batch.rows), seed, device)
+        one = map_quality(
+            model,
+            x,
+            y,
+            paper_map if attack is None else attack.attribution,
+            keys=keys,
+            attack=attack if batch.attacked else None,
+            ball=None if attack is None else attack.ball,
+            natural=natural,
+            natural_map=paper_map,
+            seed=seed,
+        )
         return {name: values.double().tolist() for name, values in one.measured().items()}
 
     found: dict[str, list[float]] = {}
-    batches = [range(start, min(start + size, len(part))) for start in range(0, len(part), size)]
-    for mine, dealt in who.rounds(batches):
+    done, few = 0, protocol.limits.get(quality_attack(protocol))
+    for mine, dealt in who.rounds(_batches(part, few, config)):
         for one in who.each(partial(of_batch, mine)):
             for name, values in one.items():
                 found.setdefault(name, []).extend(values)
+        done += sum(len(batch.rows) for batch in dealt)
         if on_progress is not None:
-            on_progress("quality", dealt[-1].stop, len(part))
+            on_progress("quality", done, len(part))
     return {name: describe(_finite(values)) for name, values in found.items()}
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Positions of images, and whether the attack runs on them."""
+
+    rows: list[int]
+    attacked: bool
+
+
+def _batches(part: Dataset, few: int | None, config: RunConfig) -> list[_Batch]:
+    """Batches of the `few` images that are attacked (by default all), then of the others."""
+    chosen = set(subset_of(part, few, config.seed)[0].ids.tolist())
+    ids, size = part.ids.tolist(), config.evaluate.batch_size
+    groups = {attacked: [at for at, i in enumerate(ids) if (i in chosen) == attacked] for attacked in (True, False)}
+    return [
+        _Batch(rows[start : start + size], attacked)
+        for attacked, rows in groups.items()
+        for start in range(0, len(rows), size)
+    ]
 
 
 def _finite(values: list[float]) -> Any:

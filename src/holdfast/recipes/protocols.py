@@ -10,7 +10,7 @@ from holdfast.errors import expected
 from holdfast.recipes.attacks.ifia import ifia
 from holdfast.recipes.attacks.ifia_ensemble import ifia_ensemble
 from holdfast.recipes.attacks.strongest import strongest
-from holdfast.runs.names import CONTROL, ENSEMBLE, REFERENCE, STRONGEST, TRUE_LOGIT
+from holdfast.runs.names import CENTRED_CONTROL, CONTROL, ENSEMBLE, REFERENCE, STRONGEST, TRUE_LOGIT
 from holdfast.types import Attribution
 
 
@@ -24,7 +24,8 @@ class AttackSettings:
 
     The strongest attack shares `eps`, `eval_k`, `quantize` and the map, whose score is the centred logit for
     "strongest" and the true logit for "strongest-true-logit"; `strongest` holds its other settings, such as `passes`.
-    `ensemble` holds those of the ensemble of version 0.1.
+    "random-centred" is the random control on the map of "strongest". `ensemble` holds the settings of the ensemble of
+    version 0.1.
     """
 
     eps: float
@@ -50,7 +51,11 @@ class AttackSettings:
         options = dict(self.map_options) if score is None else {"score": score, **self.map_options}
         return make_map(self.map, options, steps=self.ig_steps if ig_steps is None else ig_steps)
 
-    def search(self, kind: str, steps: int | None = None) -> ExplanationAttack:
+    def explained_by_strongest(self, score: str) -> Attribution:
+        """The map of the strongest attack, which has its own number of points."""
+        return self.explained(self.strongest.get("ig_steps"), score)
+
+    def search(self, kind: str, steps: int | None = None, attribution: Attribution | None = None) -> ExplanationAttack:
         """IFIA of one kind with these settings; `step_size` defaults to 2.5 eps / steps."""
         steps = self.steps if steps is None else steps
         return ifia(
@@ -61,7 +66,7 @@ class AttackSettings:
             eval_k=self.eval_k,
             search_ig_steps=self.search_ig_steps,
             kind=kind,
-            attribution=self.explained(),
+            attribution=attribution or self.explained(),
             quantize=self.quantize,
             stuck="random" if kind == "random" else self.stuck,
         )
@@ -80,14 +85,17 @@ def _ensemble(settings: AttackSettings) -> ExplanationAttack:
 
 
 def _strongest(settings: AttackSettings, score: str) -> ExplanationAttack:
-    own = dict(settings.strongest)
     return strongest(
         eps=settings.eps,
         k=settings.k if settings.eval_k is None else settings.eval_k,
         quantize=settings.quantize,
-        attribution=settings.explained(own.pop("ig_steps", None), score),
-        **own,
+        attribution=settings.explained_by_strongest(score),
+        **{name: value for name, value in settings.strongest.items() if name != "ig_steps"},
     )
+
+
+def _centred_control(settings: AttackSettings) -> ExplanationAttack:
+    return settings.search("random", settings.control_steps, settings.explained_by_strongest("centred-logit"))
 
 
 ATTACKS: dict[str, Callable[[AttackSettings], ExplanationAttack]] = {
@@ -99,10 +107,11 @@ ATTACKS: dict[str, Callable[[AttackSettings], ExplanationAttack]] = {
     "ifia-cosine": lambda settings: settings.search("cosine"),
     "ifia-soft-topk": lambda settings: settings.search("soft-topk"),
     CONTROL: lambda settings: settings.search("random", settings.control_steps),
+    CENTRED_CONTROL: _centred_control,
 }
 """Name -> function that builds the attack from the settings."""
 
-DEFAULT = (REFERENCE, STRONGEST, TRUE_LOGIT, CONTROL)
+DEFAULT = (REFERENCE, STRONGEST, TRUE_LOGIT, CONTROL, CENTRED_CONTROL)
 AS_BEFORE = (REFERENCE, ENSEMBLE, CONTROL)
 """The protocol of version 0.1."""
 
@@ -111,7 +120,7 @@ def make_attacks(settings: AttackSettings, names: Iterable[str] = DEFAULT) -> di
     """Build the named attacks, all with the same settings.
 
     >>> list(make_attacks(AttackSettings(eps=0.1, steps=10, k=5)))
-    ['ifia-topk', 'strongest', 'strongest-true-logit', 'random']
+    ['ifia-topk', 'strongest', 'strongest-true-logit', 'random', 'random-centred']
     """
     unknown = [name for name in names if name not in ATTACKS]
     if unknown:

@@ -12,7 +12,7 @@ from holdfast.report.tables import ordered
 from holdfast.report.view import RunView, Stat, headline_attack
 from holdfast.runs import metric_values
 from holdfast.runs.bootstrap import Interval, Values
-from holdfast.runs.names import CONTROL
+from holdfast.runs.names import control_of, is_control
 
 _MAX_OUTLIERS, _MAX_POINTS = 120, 160
 _LOG_FROM = 50.0
@@ -101,10 +101,10 @@ def tukey(values: Values) -> tuple[Interval, Values]:
 
 
 def _boxes(view: RunView, headline: str, metric: str, look: int) -> list[Box]:
-    found = []
+    found, drawn = [], (headline, control_of(headline, view.attacks))
     for attack in ordered(view.attacks):
         stat = attack.metrics.get(metric, Stat())
-        if attack.name not in (headline, CONTROL) or stat.quartiles is None:
+        if attack.name not in drawn or stat.quartiles is None:
             continue
         values = metric_values(view.run.rows_of(attack.name), metric)[1]
         whiskers, beyond = tukey(values) if len(values) else (stat.quartiles, values)
@@ -113,7 +113,7 @@ def _boxes(view: RunView, headline: str, metric: str, look: int) -> list[Box]:
         box = Box(
             label=view.label,
             look=look,
-            control=attack.name == CONTROL,
+            control=is_control(attack.name),
             stat=stat,
             whiskers=whiskers,
             outliers=tuple(float(v) for v in distinct[keep]),

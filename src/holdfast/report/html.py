@@ -17,6 +17,7 @@ from holdfast.report.sections import findings, page_boxes, page_curves, page_pro
 from holdfast.report.tables import conventions_table, exclusions_table, ordered, results_table
 from holdfast.report.trade_off import page_trade_off, trade_offs
 from holdfast.report.view import RunView, datasets
+from holdfast.runs.names import CONTROLS
 from holdfast.runs.next_steps import Step
 from holdfast.runs.provenance import now, package_version
 
@@ -44,6 +45,7 @@ def report_html(
         data=to_script_json(data),
         groups=[_group(group, looks, with_findings=lead is None) for group in datasets(views).values()],
         looks=looks,
+        controls=CONTROLS,
         runs=[page_provenance(view) for view in views],
         notes=[] if lead else _notes(views),  # the lead has them
         certificates=page_certificates(views),

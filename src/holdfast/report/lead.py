@@ -55,7 +55,7 @@ def command_lines(command: str) -> list[str]:
 
 
 def _figures(view: RunView, audit: AuditView) -> list[dict[str, str]]:
-    noise, attack = (_kept(view, name) for name in (control_of(audit.attack), audit.attack))
+    noise, attack = (_kept(view, name) for name in (control_of(audit.attack, view.attacks), audit.attack))
     accuracy = _figure("Accuracy", view.natural, "image")
     if audit.labels == "predicted":
         accuracy = {"title": "Accuracy", "value": "n/a", "interval": "", "about": "not measured without labels"}

@@ -44,7 +44,7 @@ def quality_table(views: Sequence[RunView]) -> Table:
         )
         for key in keys
     ]
-    notes = [f"{QUALITY[key].title}: {QUALITY[key].meaning}." for key in keys if key in QUALITY]
+    notes = [*_attacks(judged), *(f"{QUALITY[key].title}: {QUALITY[key].meaning}." for key in keys if key in QUALITY)]
     return Table(
         name=f"quality-{views[0].dataset}" if views else "quality",
         title="Quality of the maps",
@@ -103,6 +103,17 @@ def controls_table(views: Sequence[RunView]) -> Table:
             "Stability that does not exceed theirs is not due to what the network has learnt.",
         ),
     )
+
+
+def _attacks(views: Sequence[RunView]) -> list[str]:
+    """A note on the attack of the attacked maps, whose map is the one that is judged; none if no run recorded it."""
+    runs: dict[str, list[str]] = {}
+    for view in views:
+        runs.setdefault(view.quality_attack or "the first attack of the run", []).append(view.label)
+    if not any(view.quality_attack for view in views):
+        return []
+    said = next(iter(runs)) if len(runs) == 1 else "; ".join(f"{name} ({', '.join(of)})" for name, of in runs.items())
+    return [f"The maps and attacked maps are those of {said}."]
 
 
 def _counts(views: Sequence[RunView]) -> str:

@@ -13,7 +13,7 @@ from holdfast.report.render import format_interval, format_number, format_paper,
 from holdfast.report.tables import Cell, Column, Table, metric_column
 from holdfast.report.view import RunView, decisive_attack
 from holdfast.runs.bootstrap import Interval
-from holdfast.runs.names import CONTROL
+from holdfast.runs.names import control_of
 
 WIDTH, HEIGHT = 1000, 300
 """Size of the drawing area of a chart; the page scales it to the available width."""
@@ -142,7 +142,8 @@ def _shown(cell: Cell, column: Column) -> Shown:
 def _kept(view: RunView, attack: str) -> str:
     """A sentence with the median top-k of a run under the attack and under noise."""
     parts = []
-    for name, phrase in ((attack, f"under {attack}"), (CONTROL, "under random noise of the same size")):
+    noise = control_of(attack, view.attacks)
+    for name, phrase in ((attack, f"under {attack}"), (noise, "under random noise of the same size")):
         stat = view.attacks[name].metrics.get("top_k") if name in view.attacks else None
         if stat is not None and stat.median is not None:
             cell = plain_cell(Cell(value=stat.median, ci95=stat.ci95), metric_column(METRICS["top_k"]))

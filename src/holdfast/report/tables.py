@@ -10,7 +10,7 @@ from holdfast.report.paper_values import paper_value
 from holdfast.report.view import AttackView, RunView, Stat
 from holdfast.runs import OUTCOMES
 from holdfast.runs.bootstrap import Interval
-from holdfast.runs.names import CONTROL, HEADLINES, REFERENCE, attack_of, map_of
+from holdfast.runs.names import CONTROLS, HEADLINES, REFERENCE, attack_of, map_of
 from holdfast.runs.summary import REASONS
 
 Unit = Literal["text", "count", "percent", "number", "points"]
@@ -156,10 +156,12 @@ def _unmeasured(views: Sequence[RunView]) -> list[str]:
 
 
 def ordered(attacks: Mapping[str, AttackView]) -> list[AttackView]:
-    """The attacks in order: the paper's attack, the ensemble, others as in the summary, the control; map by map."""
-    places = {name: place for place, name in enumerate(HEADLINES)} | {CONTROL: len(HEADLINES) + 1}
+    """The attacks in order: the paper's attack, the ensemble, others as in the summary, the controls; map by map."""
+    last = len(HEADLINES)
+    places = {name: place for place, name in enumerate(HEADLINES)}
+    places |= {name: place for place, name in enumerate(CONTROLS, last + 1)}
     maps = list(dict.fromkeys(map_of(name) for name in attacks))
-    found = sorted(attacks.values(), key=lambda attack: places.get(attack_of(attack.name), len(HEADLINES)))
+    found = sorted(attacks.values(), key=lambda attack: places.get(attack_of(attack.name), last))
     return sorted(found, key=lambda attack: maps.index(map_of(attack.name)))
 
 

@@ -75,6 +75,8 @@ class RunView:
     class_names: tuple[str, ...]
     attacks: dict[str, AttackView]
     quality: dict[str, Stat]
+    quality_attack: str
+    """The attack of the attacked maps; empty if it was not recorded."""
     notes: tuple[str, ...]
     budget: Budget | None = None
     audit: AuditView | None = None
@@ -180,6 +182,7 @@ def _view(run: Run, unfinished: RunInfo | None) -> RunView:
         class_names=data.texts("class_names"),
         attacks={name: _attack(name, part) for name, part in data.parts("attacks").items()},
         quality={key: _quality(data.part("quality"), key) for key in data.part("quality").content},
+        quality_attack=data.text("quality_attack"),
         notes=notes,
         budget=_budget(run, data),
         audit=view_audit(data) if "audit" in data.content else None,

@@ -62,7 +62,7 @@ def _shared(rows: Rows) -> dict[str, list[ExampleRow]]:
 def _one(attack: str, best: str, shared: Rows, rows: Rows, bootstrap: Bootstrap | None) -> dict[str, Any]:
     """What one map keeps under its attack and under noise, and how far it is behind the best, with intervals."""
     ids = {row.id for row in shared[attack]}
-    noise = [row for row in rows.get(control_of(attack), ()) if row.id in ids]
+    noise = [row for row in rows.get(control_of(attack, rows), ()) if row.id in ids]
     means = {"kept": (shared[attack], METRIC), "kendall": (shared[attack], "kendall"), "under_noise": (noise, METRIC)}
     found: dict[str, Any] = {key: _mean(group, metric) for key, (group, metric) in means.items()} | {"attack": attack}
     if noise:

@@ -1,5 +1,7 @@
 """Names of the attacks that tables and reports treat specially."""
 
+from collections.abc import Collection
+
 REFERENCE = "ifia-topk"
 """The attack of the papers, on the map of the true logit; its results are shown beside the published ones."""
 
@@ -16,7 +18,16 @@ UNIVERSAL = "universal"
 """One perturbation for all images, found on training images, on the map of the centred logit."""
 
 CONTROL = "random"
-"""Random noise of the same size: how much maps change without an attack."""
+"""Random noise of the same size: how much maps change without an attack. In an evaluation it is on the map of the true
+logit, in an audit on that of the attack that decides."""
+
+CENTRED_CONTROL = "random-centred"
+"""The same noise on the map of the strongest attack, that of the centred logit."""
+
+CONTROLS = (CONTROL, CENTRED_CONTROL)
+
+ON_CENTRED_LOGIT = (STRONGEST, UNIVERSAL)
+"""The attacks on the map of the centred logit."""
 
 DECISIVE = (STRONGEST, ENSEMBLE)
 """The attacks that decide comparisons, the first that every run has."""
@@ -30,6 +41,7 @@ ATTACK_WORDS = {
     ENSEMBLE: f"the ensemble of attacks ({ENSEMBLE})",
     UNIVERSAL: "the universal perturbation",
     CONTROL: "random noise",
+    CENTRED_CONTROL: "random noise",
 }
 """Attack -> its name in sentences."""
 
@@ -82,13 +94,20 @@ def map_of(name: str) -> str:
 
 def is_control(name: str) -> bool:
     """Whether this is random noise, on any map."""
-    return attack_of(name) == CONTROL
+    return attack_of(name) in CONTROLS
 
 
-def control_of(name: str) -> str:
-    """The random control on the map that an attack has.
+def control_of(name: str, measured: Collection[str] = ()) -> str:
+    """The random control on the map that an attack has; `measured` are the attacks of the run.
+
+    For attacks on the centred logit it is noise on that map if the run has it. Older runs and audits do not.
 
     >>> control_of("strongest:gradcam"), control_of("strongest")
     ('random:gradcam', 'random')
+    >>> [control_of(name, ["random", "random-centred"]) for name in ("strongest", "ifia-topk")]
+    ['random-centred', 'random']
     """
-    return on_map(CONTROL, map_of(name)) if map_of(name) else CONTROL
+    if is_control(name):
+        return name
+    plain, centred = (on_map(control, map_of(name)) if map_of(name) else control for control in CONTROLS)
+    return centred if attack_of(name) in ON_CENTRED_LOGIT and centred in measured else plain

@@ -39,7 +39,7 @@ QUALITY: dict[str, QualityMeasure] = {
             title="Spearman with maps of the natural network",
             better="higher",
             range=_RANK,
-            meaning="Spearman's rho with the maps of a naturally trained network",
+            meaning="Spearman's rho with the maps of a naturally trained network, both of the true logit",
         ),
         QualityMeasure(
             name="insertion",

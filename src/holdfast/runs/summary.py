@@ -62,6 +62,7 @@ def summarise(rows: Sequence[ExampleRow], info: RunInfo, *, bootstrap: Bootstrap
     }
     # in an audit, noise is measured on the map of the attack that decides about this map
     judged = {decisive(attacks, name) for name in {map_of(name) for name in attacks}} if info.audit else set()
+    noise = {name: attacks.get(control_of(name, attacks), ()) for name in judged}
     maps = compare_maps(attacks, info.maps, bootstrap=bootstrap)
     return {
         "dataset": info.dataset,
@@ -74,7 +75,7 @@ def summarise(rows: Sequence[ExampleRow], info: RunInfo, *, bootstrap: Bootstrap
         "train_seconds": info.train_seconds,
         "attacks": {
             name: summarise_attack(group, bootstrap=bootstrap)
-            | (gain_over_noise(group, attacks.get(control_of(name), ()), bootstrap=bootstrap) if name in judged else {})
+            | (gain_over_noise(group, noise[name], bootstrap=bootstrap) if name in noise else {})
             for name, group in attacks.items()
         },
         **({"maps": maps} if maps else {}),

@@ -61,7 +61,7 @@ def judge(summary: Mapping[str, Any]) -> Verdict:
     attacks: Mapping[str, Any] = summary["attacks"]
     name = summary.get("maps", {}).get("attack") or decisive(attacks)  # of several maps, the one that holds best
     found = attacks.get(name, {})
-    under_attack, under_noise = (_kept(attacks.get(which, {})) for which in (name, control_of(name)))
+    under_attack, under_noise = (_kept(attacks.get(which, {})) for which in (name, control_of(name, attacks)))
     kept = min((share for share in (under_attack, under_noise) if share is not None), default=None)
     doubts = [*_few(found), *_near_chance(summary)]
     if kept is not None and kept >= FRAGILE:

@@ -14,11 +14,12 @@ from holdfast.report.render import plain_cell, to_markdown
 from holdfast.report.tables import COUNT, Cell, Column, Table, metric_columns, ordered
 from holdfast.report.view import RunView, Stat, view_runs
 from holdfast.runs import Run
-from holdfast.runs.names import CONTROL, ENSEMBLE, REFERENCE, STRONGEST, TRUE_LOGIT
+from holdfast.runs.names import CENTRED_CONTROL, CONTROL, ENSEMBLE, REFERENCE, STRONGEST, TRUE_LOGIT
 from holdfast.zoo.index import CONFIG, PREFIX, WEIGHTS
 
 TITLES = {
     CONTROL: "random noise",
+    CENTRED_CONTROL: "random noise, map of the centred logit",
     REFERENCE: "reference attack (ifia-topk)",
     STRONGEST: "strongest attack, map of the centred logit",
     TRUE_LOGIT: "strongest attack, map of the true logit",
