@@ -273,8 +273,10 @@ def test_a_pretrained_network_that_nobody_here_wrote(project: Path, capsys: pyte
         ("--model nets_of_user:grey --k 0", ["expected 1 <= k <= 64", "got --k = 0"]),
         ("--model nets_of_user:grey --k 65", ["expected 1 <= k <= 64", "got --k = 65"]),
         ("--model nets_of_user:grey --limit 0", ["expected --limit >= 1, got 0; None means all images"]),
-        ("--model nets_of_user:grey --steps -1", ["expected steps >= 0, got -1"]),
-        ("--model nets_of_user:grey --attacks nonsense", ["expected attacks to be among", "got nonsense"]),
+        ("--model nets_of_user:grey --steps -1", ["expected --steps >= 0, got -1"]),
+        ("--model nets_of_user:grey --passes 0", ["expected --passes >= 1, got 0"]),
+        ("--model nets_of_user:grey --map lime", ["expected --map to be one of ig, gradient", "got 'lime'"]),
+        ("--model nets_of_user:grey --attacks nonsense", ["expected --attacks to be among", "got nonsense"]),
         ("--model nets_of_user:grey --holdout 1.5", ["expected --holdout as a fraction"]),
         ("--model nets_of_user:deep", ["a network that takes images of 1 channel, 8 x 8", "16 x 16: pass --size 16"]),
         ("--model nets_of_user:strides", ["images of 1 channel, 8 x 8", "16 x 16: pass --size 16"]),
@@ -359,3 +361,24 @@ def test_python_has_the_same_checks() -> None:
         net[1].bias.copy_(torch.eye(10)[int(digits.y[0])])
     with pytest.raises(hf.InputError, match="maps with a ranking of pixels"):
         hf.audit(net, digits, hf.AuditSettings(eps=0.1, steps=1, ig_steps=2))
+
+
+def test_python_says_which_images_a_network_takes() -> None:
+    grey = hf.data.load("digits", split="test").subset(range(8))
+    colour = nn.Sequential(nn.Conv2d(3, 2, 3), nn.Flatten(), nn.Linear(72, 10))
+    says = "images of 3 channels, as the network takes them, got 1 channel, 8 x 8; pass transforms='rgb' to load"
+    for labels in ("given", "predicted"):
+        with pytest.raises(hf.InputError, match=says):
+            hf.audit(colour, grey, labels=labels)
+    with pytest.raises(hf.InputError, match=r"got RuntimeError: .*it takes images of 16 x 16: pass size=16"):
+        hf.audit(nn.Sequential(nn.Flatten(), nn.Linear(256, 10)), grey)
+
+
+def test_a_folder_with_parts_needs_no_holdout(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "parts").mkdir()
+    for part in ("train", "test"):
+        (project / "parts" / part).symlink_to(project / "images")
+    for more, got in {"--holdout 0.2": "--holdout 0.2", "--split all": "--split all"}.items():
+        assert audit(f"--model nets_of_user:grey --data parts {more}") == 2
+        said = capsys.readouterr().err
+        assert said.endswith(f"and no holdout for a folder with train and test, got {got}.\n")

@@ -227,6 +227,10 @@ def test_bench_refuses_to_time_unequal_results() -> None:
     ("words", "message"),
     [
         (["evaluate", "nowhere"], "nowhere"),
+        (["evaluate", "nowhere", "--limit", "0"], "expected --limit >= 1, got 0; without it, the config decides"),
+        (["evaluate", "nowhere", "--pgd-limit", "0"], "expected --pgd-limit >= 1, got 0"),
+        (["evaluate", "nowhere", "--strongest-limit", "-1"], "expected --strongest-limit >= 1, got -1"),
+        (["reproduce", "digits", "--limit", "0"], "expected --limit >= 1, got 0"),
         (["reproduce", "mnst"], "a table from mnist"),
         (["reproduce", "digits", "--methods", "maddry"], "methods from natural"),
         (["train", "digits/erarr"], "digits/erar"),

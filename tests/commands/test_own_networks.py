@@ -13,6 +13,7 @@ from PIL import Image
 import holdfast as hf
 from holdfast.cli import main
 from holdfast.experiment import run as runs
+from holdfast.experiment.audit_inputs import ImageOptions, open_images
 from holdfast.experiment.networks import load_run
 
 NETS = """
@@ -84,6 +85,21 @@ def test_the_next_command_that_is_printed_works(project: Path, capsys: pytest.Ca
     rows = [Path(folder, "examples.csv").read_text().splitlines()[0] for folder in "ab"]
     assert rows[0] == rows[1]
 
+    # another holdout would audit images that the network was trained on
+    assert holdfast("audit --model run --builder nets_to_train:small --holdout 0.2 --out c") == 2
+    said = capsys.readouterr().err
+    assert "expected --holdout 0.4, as in the training of the run, got --holdout 0.2; leave it out" in said
+    assert not Path("c").exists()
+    opened = load_run("run", network="nets_to_train:small")
+    assert len(open_images(None, opened, ImageOptions(holdout=0.4))) == 20
+
+    # the builder serves for the natural network, too, unless that is a registered one
+    assert holdfast(f"train digits/natural --data images --data.options.holdout 0.4 {SMALL} --out plain") == 0
+    for natural in ("run", "plain"):
+        line = f"evaluate run --model nets_to_train:small --limit 4 --pgd-limit 4 --quality --natural {natural} --quiet"
+        assert holdfast(line) == 0
+        assert "natural_spearman" in json.loads(Path("run/summary.json").read_text())["quality"]
+
 
 def test_a_run_of_a_registered_network_needs_no_builder(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert holdfast(f"train digits/natural {SMALL} --out run") == 0
@@ -92,6 +108,8 @@ def test_a_run_of_a_registered_network_needs_no_builder(project: Path, capsys: p
     assert "360 images of 1 x 8 x 8" in capsys.readouterr().out
     assert holdfast(f"audit --model run --weights w.pt --out b {AUDIT}") == 2
     assert "only a builder with a run directory or zoo:NAME, got weights" in capsys.readouterr().err
+    assert holdfast(f"audit --model run --holdout 0.2 --out b {AUDIT}") == 2
+    assert "expected no holdout, since the run's data has a test part, got --holdout 0.2" in capsys.readouterr().err
 
 
 def test_fine_tuning_starts_from_a_checkpoint_of_torch_save(project: Path) -> None:

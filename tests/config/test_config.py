@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from holdfast.config import (
     RunConfig,
     apply_overrides,
+    changes_of_file,
     complete,
     config_from_file,
     config_text,
@@ -270,6 +271,33 @@ def test_keys_that_are_set_do_not_scale_with_eps() -> None:
     assert "evaluate.pgd.eps = 0.05" in scaled
     assert "evaluate.ifia.eps" not in scaled
     assert "step_size 0.1 is larger than eps = 0.05" in large
+
+
+def test_eps_in_a_file_scales_as_on_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    text = 'base = "digits/madry"\n[method.settings]\neps = "1/20"\n'
+    file.write_text(text)
+    config = make_config(file=file)
+    assert config == make_config("digits/madry", overrides=[("method.settings.eps", "1/20")])
+    assert config.evaluate.ifia is not None
+    assert config.evaluate.ifia.eps == 0.05
+    (note,) = radius_notes(config, [], changes_of_file(file))
+    assert note.startswith("with --method.settings.eps 0.05, method.settings.step_size = 0.02, evaluate.pgd.eps = 0.05")
+    file.write_text(f"{text}step_size = 0.1\n[evaluate.ifia]\neps = 0.15\n")
+    config = make_config(file=file)
+    assert config.evaluate.ifia is not None
+    assert (config.method.settings["step_size"], config.evaluate.ifia.eps) == (0.1, 0.15)
+    assert "step_size 0.1 is larger than eps = 0.05" in radius_notes(config, [], changes_of_file(file))[1]
+    whole = tmp_path / "config.toml"
+    whole.write_text(config_text(config))  # a whole config is taken as it is
+    assert make_config(file=whole) == config
+    assert changes_of_file(whole) == []
+    twice = [("method.settings.eps", "0.1")]  # scales what the file sets, too
+    assert make_config(file=file, overrides=twice).method.settings["step_size"] == 0.2
+    assert (
+        "method.settings.step_size = 0.2"
+        in radius_notes(make_config(file=file, overrides=twice), twice, changes_of_file(file))[0]
+    )
 
 
 def test_without_another_eps_nothing_scales_and_nothing_is_noted() -> None:

@@ -1,5 +1,7 @@
 """The user's own folder of class folders."""
 
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -104,6 +106,30 @@ def test_deep_images_are_not_skipped(tmp_path: Path) -> None:
     picture(tmp_path / "a" / "deep.png", 5000, mode="I;16")
     with pytest.raises(DataError, match="convert it to 8 bits"):
         data.load(tmp_path, split="all", skip_unreadable=True)
+
+
+@pytest.mark.parametrize(("kind", "channels"), [(2, 3), (6, 4), (4, 2)], ids=["RGB", "RGBA", "grey with alpha"])
+def test_deep_colours_are_refused_as_deep_grey_is(tmp_path: Path, kind: int, channels: int) -> None:
+    """Pillow opens them as 8-bit images and drops the lower byte."""
+    header = struct.pack(">IIBBBBB", 2, 2, 16, kind, 0, 0, 0)
+    rows = zlib.compress((b"\0" + b"\x12\x34" * 2 * channels) * 2)
+    chunks = [(b"IHDR", header), (b"IDAT", rows), (b"IEND", b"")]
+    parts = [struct.pack(">I", len(d)) + k + d + struct.pack(">I", zlib.crc32(k + d)) for k, d in chunks]
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "deep.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
+    with pytest.raises(DataError, match=r"8-bit image, found deep\.png of mode RGBA?;16; convert it to 8 bits per ch"):
+        data.load(tmp_path, split="all", skip_unreadable=True)
+
+
+def test_deep_colours_of_a_tiff_are_refused(tmp_path: Path) -> None:
+    tags = [(256, 1, 2), (257, 1, 2), (258, 3, 122), (259, 1, 1), (262, 1, 2), (273, 1, 128), (277, 1, 3)]
+    tags += [(278, 1, 2), (279, 1, 24)]  # 2 x 2 pixels of three times 16 bits, in one strip behind the table
+    table = b"".join(struct.pack("<HHIHH", tag, 3, count, value, 0) for tag, count, value in tags)
+    whole = b"II*\0" + struct.pack("<IH", 8, len(tags)) + table + bytes(4) + struct.pack("<HHH", 16, 16, 16) + bytes(24)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "deep.tiff").write_bytes(whole)
+    with pytest.raises(DataError, match=r"found deep\.tiff of mode RGB;16"):
+        data.load(tmp_path, split="all")
 
 
 def test_size_and_crop_keep_the_proportions(tmp_path: Path) -> None:

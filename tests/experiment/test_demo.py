@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.runs.material import row
 
 import holdfast as hf
+from holdfast.commands.demo import comparisons
 from holdfast.config import config_from_file, make_config
 from holdfast.engine.passes import count_passes
 from holdfast.experiment.demo import (
@@ -22,6 +24,7 @@ from holdfast.experiment.demo import (
 from holdfast.experiment.jobs import progress_of
 from holdfast.experiment.zoo_job import ZooJob
 from holdfast.recipes import METHODS as RECIPES
+from holdfast.runs import Examples
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -102,6 +105,20 @@ def test_another_network_or_measurement_in_the_folder_is_refused(tmp_path: Path)
         zoo_job(tmp_path, passes=60).prepare()
     with pytest.raises(hf.InputError, match="another preset"):
         replace(zoo_job(tmp_path), preset="zoo:gtsrb/natural").prepare()
+
+
+def test_a_comparison_needs_pairs(tmp_path: Path) -> None:
+    made = {
+        "low": [row(i, 0.2 + 0.01 * i, attack="strongest") for i in range(20)],
+        "high": [row(i, 0.7, attack="strongest") for i in range(20)],
+        "wrong": [row(i, outcome="misclassified", prediction=2, attack="strongest") for i in range(20)],
+    }
+    runs = {name: tmp_path / name for name in made}
+    for name, rows in made.items():
+        Examples(runs[name] / "examples.csv").append(rows)
+    assert comparisons(runs, (("high", "wrong"),)) == []
+    (sentence,) = comparisons(runs, (("high", "wrong"), ("high", "low")))
+    assert sentence.startswith("high minus low, mean paired difference, strongest attack: top-k +0.405 [")
 
 
 def _zoo_config() -> Path:

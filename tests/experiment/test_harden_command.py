@@ -135,11 +135,20 @@ def test_errors_in_the_words_of_the_command(
     for line, text in {
         "harden --model nets_to_harden:small": "expected data to train the network on, got none; pass --data FOLDER",
         "harden --model nets_to_harden:small --data images --eps 8": "expected --eps <= 1",
-        "harden --model nets_to_harden:small --data images --maps lime": "one of ig, gradient",
+        "harden --model nets_to_harden:small --data images --maps lime": "expected --maps to be one of ig, gradient",
+        "harden --model nets_to_harden:small --data images --steps 0": "expected --steps > 0, got 0",
+        "harden --model nets_to_harden:small --data images --passes 0": "expected --passes > 0, got 0",
+        "harden --model nets_to_harden:small --data images --max-accuracy-drop 300": (
+            "expected --max-accuracy-drop from 0 to 100, in points, got 300."
+        ),
         "harden --model nets_to_harden:small --data images --method-args lam=2": "settings of erar_plus among eps",
     }.items():
         assert holdfast(line, monkeypatch) == 2
         assert text in capsys.readouterr().err
+    assert "note:" not in capsys.readouterr().out
+    assert holdfast("harden --model nets_to_harden:small --eps 0.1 --method-args step_size=0.2", monkeypatch) == 2
+    said = capsys.readouterr().out
+    assert "note: --method-args step_size=0.2 is larger than eps = 0.1; did you mean 0.025?" in said
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert holdfast("harden --model nets_to_harden:small --data images", monkeypatch) == 2
     assert "expected one process, got 2 of torchrun" in capsys.readouterr().err

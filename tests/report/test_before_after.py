@@ -3,28 +3,7 @@
 from dataclasses import replace
 
 import pytest
-
-from holdfast.report.before_after import BeforeAfter
-from holdfast.runs import Difference
-
-
-def gain(metric: str, mean: float, low: float, high: float) -> Difference:
-    return Difference(metric=metric, median=mean, ci95=(low, high), mean=mean, mean_ci95=(low, high), n=40, unpaired=2)
-
-
-BETTER = BeforeAfter(
-    kept=(0.3, 0.52),
-    kendall=(0.4, 0.55),
-    attacked=(42, 40),
-    gains={"top_k": gain("top_k", 0.21, 0.15, 0.27), "kendall": gain("kendall", 0.15, 0.1, 0.2)},
-    natural=(0.98, 0.965),
-    natural_n=1000,
-    under_pgd=(0.1, 0.6),
-    pgd_n=200,
-    attack="strongest",
-    story=("Ten steps.",),
-    notes=("few images",),
-)
+from tests.report.runs import BETTER, gain
 
 
 def test_a_gain_and_its_cost() -> None:

@@ -88,7 +88,7 @@ def audit(
         image: How the images are prepared, and the order of their classes.
         split: Part of the data: train, test or all. By default test if the data has a test split, else all.
         holdout: Hold out this share or number of the images and audit them, as --data.options.holdout of
-            `holdfast train` does.
+            `holdfast train` does. The data of a run directory is divided as in its training.
         labels: Explain the given labels, or the classes that the network predicts (for images without labels).
         eps: Largest change per pixel, as a number or a fraction; pixels are in [0, 1].
         passes: Budget of all attacks together, in example-passes per image: one image once forward or backward. With

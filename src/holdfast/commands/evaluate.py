@@ -49,7 +49,8 @@ def evaluate(
             attacked map, ROAD, max-sensitivity, RIS, ROS, completeness, and the similarity to the image and to maps of
             shuffled weights. The first attack runs once more for it.
         natural: Run directory of a naturally trained network to compare the maps with; requires --quality.
-        model: package.module:function that builds the run's custom network; it is never imported automatically.
+        model: package.module:function that builds the custom network of the run and of --natural; it is never imported
+            automatically.
         diagnose: Check the attacks for gradient masking on this many images; 0 skips the check.
         device: Device such as cpu or cuda; auto uses the GPU if there is one.
         quiet: Do not show progress bars.

@@ -6,6 +6,7 @@ _DATA = {
     name: f"--data.options.{name}" for name in ("holdout", "size", "crop", "layout", "quantize", "skip_unreadable")
 }
 _SHAPE = ("num_classes", "in_channels", "image_size")
+_LIMITS = {"limit": "--limit", "pgd_limit": "--pgd-limit", "strongest_limit": "--strongest-limit"}
 
 FLAGS: dict[str, dict[str, str]] = {
     "audit": {
@@ -14,11 +15,13 @@ FLAGS: dict[str, dict[str, str]] = {
             for name in (
                 *("data", "eps", "mean", "std", "normalize", "size", "crop", "split", "holdout", "labels", "classes"),
                 *("channels", "layout", "quantize", "output", "minutes", "map", "weights", "limit"),
+                *("steps", "passes", "attacks"),
             )
         },
         **{name: f"--model-args {name}=" for name in _SHAPE},
         "network": "--builder",
         "eval_k": "--k",
+        "transforms": "--channels",
     },
     "harden": {
         **{
@@ -44,18 +47,23 @@ FLAGS: dict[str, dict[str, str]] = {
         **{name: f"--model-args {name}=" for name in _SHAPE},
         "map": "--maps",
         "network": "--builder",
+        "transforms": "--channels",
     },
     "train": {
         **_DATA,
         **{name: f"--model.{name}" for name in (*_SHAPE, "output", "mean", "std")},
         "network": "--model",
-        "channels": "--data.transforms",
+        "transforms": "--data.transforms",
     },
-    "evaluate": {"network": "--model"},
+    "evaluate": {"network": "--model", **_LIMITS},
+    "reproduce": _LIMITS,
 }
 """Command -> Python argument -> its option."""
 
-_PLAIN = ("eps", "mean", "std", "normalize", "minutes", "labels", "holdout", "eval_k", "limit")
+_PLAIN = (
+    *("eps", "mean", "std", "normalize", "minutes", "labels", "holdout", "eval_k", *_LIMITS),
+    *("steps", "passes", "map", "attacks", "lr", "batch_size"),
+)
 """Arguments that messages name without a value, as in "expected eps <= 1"."""
 
 _RADIUS_KEY = re.compile(r"expected ((?:method|evaluate)\.[\w.]*eps) <=")

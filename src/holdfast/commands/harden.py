@@ -92,7 +92,7 @@ def harden(
 
     from holdfast.commands.audit import assumptions
     from holdfast.commands.progress import measuring
-    from holdfast.config import parse_arguments, parse_number
+    from holdfast.config import large_steps, parse_arguments, parse_number
     from holdfast.experiment.hardening.harden import harden as run
     from holdfast.experiment.hardening.inputs import form_of, open_both_parts
     from holdfast.experiment.hardening.job import PAGE
@@ -101,6 +101,7 @@ def harden(
 
     console = Console()
     _check_one_process()
+    _check_points(max_accuracy_drop)
 
     def say(text: str) -> None:
         console.print(text, highlight=False, soft_wrap=True)
@@ -122,6 +123,8 @@ def harden(
         strong=strong,
         seed=seed,
     )
+    for note in large_steps({"eps": settings.eps, **settings.method_settings}, option="--method-args {}="):
+        say(f"note: {note}")
     how = network.options(weights)
     opened = open_model(model, how)
     train, held_out = open_both_parts(data, opened, image.options(holdout=holdout))
@@ -165,6 +168,13 @@ def _check_one_process() -> None:
     processes = os.environ.get("WORLD_SIZE", "1")
     if processes != "1":
         raise expected("one process", got=f"{processes} of torchrun", fix="start holdfast harden without it")
+
+
+def _check_points(drop: float) -> None:
+    from holdfast.errors import expected
+
+    if not 0 <= drop <= 100:
+        raise expected("--max-accuracy-drop from 0 to 100, in points", got=f"{drop:g}")
 
 
 def _interrupted(command: str) -> Exception:

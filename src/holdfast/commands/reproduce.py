@@ -79,6 +79,8 @@ def reproduce(
         raise expected(f"a table from {', '.join(TABLES)}", got=repr(table), fix="holdfast reproduce --list shows them")
     wanted = TABLES[table]
     options = {k: v for k, v in {"limit": limit, "pgd_limit": pgd_limit}.items() if v is not None}
+    if options:
+        _check_limits(limit, pgd_limit)
     jobs = wanted.jobs(out, tier=tier, methods=methods, seeds=seeds, options=options)
     for preset in [] if methods else wanted.left_out(tier):
         console.print(f"skipped {preset}: there is no such preset", style="yellow", highlight=False)
@@ -93,6 +95,13 @@ def reproduce(
         done = [job for job in wanted.jobs(out, tier=tier, seeds=range(MOST_SEEDS)) if job.finished]
         for path in write_page(view_runs([read_run(job.folder) for job in done]), out / "README.md", wanted.name):
             console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+
+
+def _check_limits(limit: int | None, pgd_limit: int | None) -> None:
+    """Refuse numbers of images below 1 before anything is trained."""
+    from holdfast.experiment.measure import MeasureOptions  # imports PyTorch, which the list of tables does not need
+
+    MeasureOptions(limit=limit, pgd_limit=pgd_limit)
 
 
 def _list(out: Path, tier: str) -> "RichTable":

@@ -70,13 +70,14 @@ def train(
     changes = [(key, str(value)) for key, value in fixed.items() if value is not None]
     changes += [(f"model.{'' if key in _SHAPE else 'options.'}{key}", text) for key, text in _pairs(model_args)]
     changes += [(key, text) for key, text in overrides]
-    from holdfast.config import radius_notes
+    from holdfast.config import changes_of_file, radius_notes
     from holdfast.experiment.layout import has_checkpoint
     from holdfast.training import joined, pick_device
 
     folder = out or _default_folder(preset, config, seed or 0, resume, _own_name(preset, model, data))
     settings = _config(preset, config, folder, resume, changes)
-    for note in () if resume else radius_notes(settings, changes):
+    in_file = () if config is None else changes_of_file(config)
+    for note in () if resume else radius_notes(settings, changes, in_file):
         _say(f"note: {note}", sys.stdout)
     with joined(pick_device(settings.train.device)):  # one process group for all runs
         if not (resume and has_checkpoint(folder)):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.config.aliases import current_method, current_names
-from holdfast.config.merge import merge
+from holdfast.config.merge import flat, merge
 from holdfast.config.overrides import Override, apply_overrides
 from holdfast.config.presets import preset_values
 from holdfast.config.problems import validated
@@ -18,7 +18,8 @@ from holdfast.errors import expected
 def make_config(preset: str = "", *, file: Path | None = None, overrides: Sequence[Override] = ()) -> RunConfig:
     """The config of a preset or of a file, one of the two, with `overrides` on top.
 
-    An override of method.settings.eps also scales step sizes and the radius of the evaluation, unless they have one.
+    An override of method.settings.eps also scales step sizes and the radius of the evaluation, unless they have one;
+    so does this key in a file with a `base`.
 
     >>> make_config("digits/erar", overrides=[("train.steps", "7")]).train.steps
     7
@@ -40,11 +41,22 @@ def config_text(config: RunConfig) -> str:
     return to_toml(config.plain())
 
 
+def changes_of_file(path: Path) -> list[Override]:
+    """What a config file changes in its `base`, as overrides; nothing if it has none."""
+    found = [(key, str(value)) for key, value in flat(_read(path))]
+    return found if "base" in dict(found) else []
+
+
 def _file_values(path: Path) -> dict[str, Any]:
-    values = current_method(current_names(read_toml(path)))
+    values = _read(path)
     base = values.pop("base", None)
     if base is None:
         return values
     if not isinstance(base, str):
         raise expected("base to be the name of a preset", got=repr(base))
-    return merge(preset_values(base), values)
+    preset = preset_values(base)
+    return scale_with_eps(preset, merge(preset, values), changes_of_file(path))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return current_method(current_names(read_toml(path)))

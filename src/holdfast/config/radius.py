@@ -47,19 +47,35 @@ def scale_with_eps(
     return changed
 
 
-def radius_notes(config: RunConfig, overrides: Sequence[Override]) -> tuple[str, ...]:
-    """What a user who changes eps should know: what scaled with it, and steps that are larger than eps."""
+def radius_notes(config: RunConfig, overrides: Sequence[Override], in_file: Sequence[Override] = ()) -> tuple[str, ...]:
+    """What a user who changes eps should know: what scaled with it, and steps that are larger than eps.
+
+    `in_file` are the changes of a config file, on which the overrides are put.
+    """
     values = dict(flat(config.plain()))
     eps, given = _number(values.get(EPS)), _keys(overrides)
+    if EPS not in given:  # an override of eps also scales what the file sets
+        given |= _keys(in_file)
     if eps is None:
         return ()
     scaled = [f"{key} = {values[key]:.4g}" for key in SCALED if key in values and key not in given]
     notes = [f"with --{EPS} {eps:.4g}, {', '.join(scaled)}"] if EPS in given and scaled else []
-    for key in SCALED[:2]:
-        step = _number(values.get(key))
-        if eps and step is not None and step > eps:
-            notes.append(f"--{key} {step:.4g} is larger than eps = {eps:.4g}; did you mean {eps / 4:.2g}?")
-    return tuple(notes)
+    return (*notes, *large_steps(config.method.settings, option="--method.settings.{} "))
+
+
+def large_steps(settings: Mapping[str, Any], *, option: str) -> tuple[str, ...]:
+    """A question for each step size of a method that is larger than its eps; `option` is how a command sets one.
+
+    >>> large_steps({"eps": 0.1, "step_size": 0.2}, option="--method-args {}=")
+    ('--method-args step_size=0.2 is larger than eps = 0.1; did you mean 0.025?',)
+    """
+    eps = _number(settings.get("eps"))
+    steps = {name: _number(settings.get(name)) for name in ("step_size", "plain_step_size")}
+    return tuple(
+        f"{option.format(name)}{step:.4g} is larger than eps = {eps:.4g}; did you mean {eps / 4:.2g}?"
+        for name, step in steps.items()
+        if eps and step is not None and step > eps
+    )
 
 
 def _keys(overrides: Iterable[Override]) -> set[str]:

@@ -30,6 +30,7 @@ from holdfast.evaluation.evaluate import evaluate
 from holdfast.evaluation.preflight import check_before_attacks
 from holdfast.evaluation.protocol import EvaluationProtocol, OnProgress, check_protocol
 from holdfast.models import Classifier
+from holdfast.models.probe import probe_as_they_are
 from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd
 from holdfast.report import view_runs, write_report
 from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST, TRUE_LOGIT, attack_of, on_map
@@ -188,6 +189,7 @@ def audit(
     network = model if isinstance(model, Classifier) else Classifier(model)
     if labels not in ("given", "predicted"):
         raise expected("labels = 'given' or 'predicted'", got=repr(labels))
+    probe_as_they_are(network, to_float(data.x[:2], device))
     if labels == "predicted":
         data = _relabelled(network, data, device)
     k = settings.top_k(data)

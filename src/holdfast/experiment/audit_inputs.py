@@ -59,13 +59,25 @@ def open_images(path: Path | None, model: OpenedModel, options: ImageOptions) ->
 
 def _of_run(run: RunConfig, options: ImageOptions) -> Dataset:
     """A part of the data that a run was trained on, divided and prepared as it was there."""
-    changes = {"holdout": options.holdout, "size": options.size, "crop": options.crop}
+    _check_division(run, options.holdout)
+    changes = {"size": options.size, "crop": options.crop}
     given = {key: value for key, value in changes.items() if value is not None}
     skip = {"skip_unreadable": True} if Path(run.data.name).expanduser().is_dir() else {}
     data = run.data.model_copy(update={"options": {**run.data.options, **given, **skip}})
     split = options.split or "test"
     images = load_data(run.model_copy(update={"data": data}), split)
     return replace(images, notes=(*images.notes, f"the images are the {split} part of the run's own data"))
+
+
+def _check_division(run: RunConfig, holdout: float | int | None) -> None:
+    """Refuse another holdout than that of the run: it would mix training images with the others."""
+    own = run.data.options.get("holdout")
+    if holdout is None or holdout == own:
+        return
+    if own is None:
+        raise expected("no holdout, since the run's data has a test part", got=f"holdout={holdout}", fix="leave it out")
+    fix = "leave it out, since another one takes images that the network was trained on"
+    raise expected(f"holdout={own}, as in the training of the run", got=f"holdout={holdout}", fix=fix)
 
 
 def _loaded(path: Path, model: OpenedModel, options: ImageOptions) -> Dataset:

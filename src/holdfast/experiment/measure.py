@@ -17,9 +17,10 @@ from holdfast.evaluation.job import subset_of
 from holdfast.evaluation.protocol import OnProgress, tensors
 from holdfast.evaluation.quality import map_quality
 from holdfast.experiment.layout import CONFIG, PROVENANCE
-from holdfast.experiment.networks import load
+from holdfast.experiment.networks import load, run_config
 from holdfast.experiment.run import load_data
 from holdfast.models import Classifier
+from holdfast.models.foreign.registry import is_foreign
 from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd, universal
 from holdfast.recipes.protocols import AS_BEFORE, DEFAULT
 from holdfast.runs import RunInfo, describe
@@ -62,6 +63,11 @@ class MeasureOptions:
     diagnose: int = 0
     panels: int = 6
 
+    def __post_init__(self) -> None:
+        for name in ("limit", "pgd_limit", "strongest_limit"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise expected(f"{name} >= 1", got=value, fix="without it, the config decides")
+
 
 def measure(
     run: Path | str,
@@ -77,7 +83,7 @@ def measure(
     with joined(where) as processes:
         if processes.world_size > 1:  # one process downloads missing data; the others read it from the cache
             processes.leading(lambda: load_data(config, "test"))
-        model, data = load(folder, network=options.network).to(where), load_data(config, "test")
+        model, data = _network(folder, options).to(where), load_data(config, "test")
         protocol, info = protocol_of(config, options), _info(folder, config, data)
         if options.universal:  # every process finds the same one
             attack = _universal(model, config, options.universal, where)
@@ -93,6 +99,11 @@ def measure(
         if processes.leads:
             write_json_atomic(folder / "summary.json", summary)
         return replace(done, summary=summary)
+
+
+def _network(run: Path, options: MeasureOptions) -> Classifier:
+    """The network of a run; `options.network` builds it if it is a custom one."""
+    return load(run, network=options.network if is_foreign(run_config(run).model.name) else None)
 
 
 def protocol_of(config: RunConfig, options: MeasureOptions) -> EvaluationProtocol:
@@ -224,7 +235,7 @@ def quality(
     part, _ = subset_of(data, protocol.limit, seed)
     paper_map = replace(_settings(config), map=map_names(config)[0]).explained()
     attack = protocol.attacks.get(quality_attack(protocol))
-    natural = None if options.natural is None else load(options.natural).to(device)
+    natural = None if options.natural is None else _network(options.natural, options).to(device)
 
     def of_batch(batch: _Batch | None) -> dict[str, list[float]]:
         if batch is None:

@@ -122,11 +122,7 @@ def is_run(name: str) -> bool:
 
 def load_run(path: Path | str, *, network: nn.Module | str | None = None) -> OpenedModel:
     """The network of a run directory or `zoo:NAME`, and its config; a custom network needs `network`, as for `load`."""
-    in_zoo = str(path).startswith(zoo.PREFIX)
-    folder = zoo.find(str(path)).folder if in_zoo else Path(path)
-    if not (folder / CONFIG).is_file():
-        raise DataError(f"expected a run directory with {CONFIG} at {folder}, got none; {_instead_of_run(folder)}.")
-    config = config_from_file(folder / CONFIG)
+    config = run_config(path)
     if is_foreign(config.model.name) and network is None:
         fix = f"if you trust it, pass network={config.model.name!r}"
         raise expected("the function that builds the run's own network", got="none", fix=fix)
@@ -135,8 +131,20 @@ def load_run(path: Path | str, *, network: nn.Module | str | None = None) -> Ope
     else:
         name = {} if network is None else {"name": network}
         model = build_model(config.model.model_copy(update=name), seed=config.seed)
-    notes = put_weights(model, fetch(str(path)) if in_zoo else folder)
+    notes = put_weights(model, fetch(str(path)) if _in_zoo(path) else Path(path))
     return OpenedModel(network=model.eval(), config=config, notes=notes)
+
+
+def run_config(path: Path | str) -> RunConfig:
+    """The config of a run directory or of `zoo:NAME`."""
+    folder = zoo.find(str(path)).folder if _in_zoo(path) else Path(path)
+    if not (folder / CONFIG).is_file():
+        raise DataError(f"expected a run directory with {CONFIG} at {folder}, got none; {_instead_of_run(folder)}.")
+    return config_from_file(folder / CONFIG)
+
+
+def _in_zoo(path: Path | str) -> bool:
+    return str(path).startswith(zoo.PREFIX)
 
 
 def _instead_of_run(folder: Path) -> str:

@@ -34,7 +34,7 @@ from holdfast.experiment.networks import build_model
 from holdfast.experiment.weights import put_weights
 from holdfast.models import Classifier
 from holdfast.models.foreign.registry import is_foreign
-from holdfast.models.probe import probe_network
+from holdfast.models.probe import probe_as_they_are
 from holdfast.models.weight_files import SUFFIXES
 from holdfast.objective import Objective
 from holdfast.recipes import METHODS
@@ -237,9 +237,7 @@ def _with_shape(config: RunConfig, data: Dataset) -> RunConfig:
 
 def _check_fits(model: Classifier, data: Dataset) -> None:
     """Refuse a network from elsewhere that does not take the images or has fewer outputs than they have classes."""
-    found = probe_network(model, to_float(data.x[:2]))
-    if found.channels != data.image_shape[0]:
-        raise expected("images of 3 channels, as the network takes them", got="grey images", fix="pass channels='rgb'")
+    found = probe_as_they_are(model, to_float(data.x[:2]))
     if found.logits.shape[1] < data.num_classes:
         got, fix = f"{found.logits.shape[1]} outputs", f"build it with num_classes={data.num_classes}"
         raise expected(f"a network with an output for each of the {data.num_classes} classes", got=got, fix=fix)

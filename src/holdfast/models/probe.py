@@ -38,11 +38,20 @@ def probe_network(model: Classifier, x: Tensor) -> Probe:
         note = "the images are grey and the network takes 3 channels, so each image is repeated in three channels"
         return Probe(logits=found, channels=3, notes=(note, *_output_notes(found)))
     if x.shape[1] == 3 and isinstance(_tried(model, x[:, :1]), Tensor):
-        fix = "convert the images with channels='grey'"
+        fix = "load the images with transforms='grey'"
         raise expected("images of 1 channel, as the network takes them", got=_shape(x), fix=fix)
     if isinstance(tried, NormalisationError) and x.shape[1] == 3:
         raise tried
-    raise expected(f"a network that takes images of {_shape(x)}", got=_why(tried), fix=_other_side(model, x))
+    raise expected(f"a network that takes images of {_shape(x)}", got=_why(tried), fix=_other_side(model, x)) from tried
+
+
+def probe_as_they_are(model: Classifier, x: Tensor) -> Probe:
+    """As `probe_network`, but without repeated channels: grey images for a network of three channels are an error."""
+    found = probe_network(model, x)
+    if found.channels != x.shape[1]:
+        fix = "pass transforms='rgb' to load them with three"
+        raise expected(f"images of {found.channels} channels, as the network takes them", got=_shape(x), fix=fix)
+    return found
 
 
 def looks_like_probabilities(outputs: Tensor) -> bool:
@@ -80,7 +89,7 @@ def _other_side(model: Classifier, x: Tensor) -> str:
     """What to do: the smallest side at which the network takes the images, if there is one."""
     for side, image in _resized(x[:1]):
         if isinstance(_tried(model, image), Tensor):
-            channels = "" if image.shape[1] == x.shape[1] else " and channels='rgb'"
+            channels = "" if image.shape[1] == x.shape[1] else " and transforms='rgb'"
             return f"it takes images of {side} x {side}: pass size={side}{channels}"
     return "check the size and the channels of the images"
 

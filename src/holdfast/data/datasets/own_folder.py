@@ -86,7 +86,10 @@ class _Read:
 
 def _check_split(split: str, divided: bool, holdout: float | int | None) -> None:
     if divided and (split == "all" or holdout is not None):
-        raise expected("split 'train' or 'test' and no holdout for a folder with train and test", got=(split, holdout))
+        wrong = ["split='all'"] if split == "all" else []
+        wrong += [] if holdout is None else [f"holdout={holdout}"]
+        what = "split 'train' or 'test' and no holdout for a folder with train and test"
+        raise expected(what, got=" and ".join(wrong))
     if not divided and split != "all" and holdout is None:
         raise expected(
             "folders train and test, or a holdout",

@@ -25,6 +25,9 @@ MAX_PIXELS = 89_478_485
 EIGHT_BIT = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr")
 """Pillow modes that convert to L or RGB without loss of bit depth."""
 
+BITS_PER_SAMPLE = 258
+"""Number of the TIFF tag with the bits of each channel."""
+
 
 class UnreadableImageError(DataError):
     """An image file that Pillow cannot decode: damaged, truncated or of another kind."""
@@ -66,12 +69,20 @@ def _open(data: bytes, name: str) -> "Image":
     with _damage(name):
         image = Image.open(io.BytesIO(data), formats=FORMATS)
         _check_size(image, name)
+        mode = f"{image.mode};16" if image.mode in EIGHT_BIT and _has_16_bits(image, data) else image.mode
         image.load()
-    if image.mode not in EIGHT_BIT:
-        raise DataError(
-            f"expected an 8-bit image, found {name} of mode {image.mode}; convert it to 8 bits per channel."
-        )
+    if mode not in EIGHT_BIT:
+        raise DataError(f"expected an 8-bit image, found {name} of mode {mode}; convert it to 8 bits per channel.")
     return image
+
+
+def _has_16_bits(image: "Image", data: bytes) -> bool:
+    """Whether a PNG or TIFF file has 16 bits per channel: in colour, Pillow reduces them to 8 without a warning."""
+    from PIL.TiffImagePlugin import TiffImageFile
+
+    if image.format == "PNG":
+        return data[24] == 16  # the bit depth in the header IHDR, which comes first
+    return isinstance(image, TiffImageFile) and 16 in image.tag_v2.get(BITS_PER_SAMPLE, ())
 
 
 @contextmanager
