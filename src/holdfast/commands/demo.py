@@ -95,7 +95,7 @@ def _first_part(jobs: "list[ZooJob]", out: Path, plan: "DemoPlan", workers: int,
         job.prepare()
     _run(jobs, plan.images, workers, console)
     runs = {NATURAL: jobs[0].folder, HARDENED: jobs[1].folder}
-    console.print(_table(runs, "map of the centred logit; perturbation of at most 8/255 per pixel that keeps the prediction"))
+    console.print(_table(runs, "map of the centred logit; perturbation of at most 8/255 per pixel"))
     _compare(runs, ((HARDENED, NATURAL),), console)
     _draw(runs.values(), out, console)
 
