@@ -167,7 +167,7 @@ class StrongestAttack:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of all members, the gradient-free ones last."""
-        return tuple(member.name for member in (*self.members, *self.gradient_free))
+        return (*(member.name for member in self.members), *(member.name for member in self.gradient_free))
 
     def without(self, name: str) -> "StrongestAttack":
         """The same attack with one member left out, whose passes the others get."""

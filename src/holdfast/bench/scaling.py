@@ -223,7 +223,8 @@ def _flops_of(run: Callable[[], None]) -> int | None:
 
     with Counting() as counter:  # type: ignore[no-untyped-call]
         run()
-    return counter.flops
+    flops: int | None = counter.flops
+    return flops
 
 
 def _packet(func: Any) -> Any:
