@@ -11,7 +11,6 @@ import argparse
 import json
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -57,9 +56,7 @@ def main() -> None:
             attacks[f"{STRONGEST}, {passes:,} passes"] = strongest(**shared, attribution=ig, passes=passes)
         if options.leave_one_out:
             whole = strongest(**shared, attribution=ig, passes=options.passes[0])
-            for member in whole.members:
-                others = tuple(m for m in whole.members if m is not member)
-                attacks[f"without {member.name}"] = replace(whole, members=others)
+            attacks |= {f"without {name}": whole.without(name) for name in whole.names}
         for name, attack in attacks.items():
             report(run, name, attack, model, data)
 

@@ -1,5 +1,7 @@
 """The strongest attack: inside the ball, the label kept, within its budget, and stronger than what it replaces."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -92,6 +94,12 @@ def test_finds_at_least_what_each_member_finds() -> None:
         short = alone.run(net, x, y, keys=keys)
         assert plan.pilot[index] >= alone.schedule(10).pilot[0]
         assert float(result.worst[member.metric].mean()) <= float(short.worst[member.metric].mean()) + 0.02
+    for free in whole.gradient_free:
+        single = replace(whole, members=(), gradient_free=(free,)).run(net, x, y, keys=keys).worst
+        for metric in ("top_k", "kendall"):
+            if not free.every_round:  # the same images, judged by the full map: never above on any image
+                assert bool((result.worst[metric] <= single[metric]).all()), free.name
+            assert float(result.worst[metric].mean()) <= float(single[metric].mean()), free.name
 
 
 def test_stronger_than_the_ensemble_of_version_0_1() -> None:

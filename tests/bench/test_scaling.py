@@ -3,9 +3,11 @@
 import sys
 
 import pytest
+import torch
 from tests.config.test_equal_passes import EQUAL
 
 import holdfast as hf
+from holdfast.bench import scaling
 from holdfast.bench.scaling import (
     RunCost,
     TableCost,
@@ -35,6 +37,15 @@ def test_a_natural_step_is_one_pass_forward_and_one_back() -> None:
 
 def test_without_pytorchs_private_names_the_ratio_is_that_of_a_natural_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils._python_dispatch", None)
+    assert passes_and_ratio(config("mnist/natural:paper")) == (2, 1.5)
+
+
+def test_without_the_operation_of_an_overload_the_ratio_is_that_of_a_natural_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert scaling._packet(torch.ops.aten.mm.default) is torch.ops.aten.mm
+    assert scaling._packet(object()) is None
+    monkeypatch.setattr(scaling, "_packet", lambda func: None)
     assert passes_and_ratio(config("mnist/natural:paper")) == (2, 1.5)
 
 

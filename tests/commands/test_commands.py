@@ -17,6 +17,8 @@ from holdfast.commands.demo import NEXT
 from holdfast.experiment.jobs import Job, dependency_waves
 from holdfast.experiment.local import run_local
 from holdfast.experiment.tables import TABLES
+from holdfast.recipes import strongest
+from holdfast.runs import read_run
 
 SMALL = ["--evaluate.ifia.steps", "3", "--evaluate.ensemble.steps", "2", "--evaluate.pgd.steps", "3"]
 
@@ -43,6 +45,24 @@ def test_train_evaluate_report(run: Path, tmp_path: Path, capsys: pytest.Capture
     assert "madry" in page.read_text()
     assert list((tmp_path / "tables").glob("*.md"))
     assert "10 of 360" in capsys.readouterr().out
+
+
+def test_the_universal_perturbation_has_rows_and_the_strongest_attack_names_its_members(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(run), "--limit", "4", "--pgd-limit", "4", "--universal", "6", "--quiet"]) == 0
+    rows = read_run(run).examples.rows
+    universal = [row for row in rows if row.attack == "universal"]
+    assert len(universal) == 4
+    assert {row.outcome for row in universal} <= {"attacked", "misclassified", "label_lost", "unmoved"}
+    summary = json.loads((run / "summary.json").read_text())
+    assert sum(summary["attacks"]["universal"]["outcomes"].values()) == 4
+    members = set(strongest(eps=0.1, k=4).names)
+    for row in rows:
+        if row.attack in ("strongest", "strongest-true-logit"):
+            assert (row.outcome == "attacked") == bool(row.winner)
+            assert set(row.winner.split(" + ")) - {""} <= members
+    assert any(row.winner for row in rows if row.attack == "strongest")
 
 
 def test_reproduce_skips_what_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -168,3 +168,21 @@ def test_an_attack_after_a_training_step_sees_the_new_weights() -> None:
     after = attack(net, x, y, keys=keys)
     with plain_kernels():
         torch.testing.assert_close(after, attack(net, x, y, keys=keys))
+
+
+def test_a_weight_without_a_version_is_copied_each_time() -> None:
+    class Unversioned(nn.Parameter):
+        @property
+        def _version(self) -> int:
+            raise AttributeError
+
+    net = nn.Sequential(nn.Conv2d(8, 8, 3))
+    net[0].weight = weight = Unversioned(torch.randn(8, 8, 3, 3), requires_grad=False)
+    with frozen(net):
+        copies = copies_of(net)
+        first = laid_out(weight, torch.channels_last, copies)
+        weight.mul_(2)
+        second = laid_out(weight, torch.channels_last, copies)
+    assert copies == {}
+    assert first.is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(second, 2 * first)

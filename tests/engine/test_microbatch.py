@@ -109,6 +109,17 @@ def test_whoever_listens_to_a_gradient_hears_it_once(few_at_a_time: None) -> Non
     assert len(heard) == 1
 
 
+def test_weights_whose_hooks_cannot_be_seen_are_not_sliced() -> None:
+    class Secretive(nn.Parameter):
+        @property
+        def _backward_hooks(self) -> None:
+            raise AttributeError
+
+    net, x = layers(), pair().x
+    assert microbatch._can_be_sliced(net, x, list(net.parameters()))
+    assert not microbatch._can_be_sliced(net, x, [Secretive(torch.zeros(2)), *net.parameters()])
+
+
 def test_a_gradient_in_the_image_is_not_lost(few_at_a_time: None) -> None:
     net, both = layers(), pair()
     x_adv = both.x_adv.clone().requires_grad_()

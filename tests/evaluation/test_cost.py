@@ -15,6 +15,7 @@ from holdfast.evaluation.audit import fit_to_minutes, minutes_needed
 from holdfast.evaluation.cost import CostEstimate, fit_images_and_steps
 from holdfast.recipes import AttackSettings, make_attacks
 from holdfast.runs import read_run
+from holdfast.storage.json_files import read_json
 
 
 def test_the_cost_is_said_once_after_the_first_batch() -> None:
@@ -100,6 +101,20 @@ def test_the_command_says_both_denominators_and_the_cost(tmp_path: Path, capsys:
     assert "on 360 images" in out
     assert "16 of 40 images took" in out
     assert "example-passes per image" in out
+
+
+def test_thorough_multiplies_the_passes(tmp_path: Path) -> None:
+    words = f"audit --model tests.doors.material:network --data {digits_file(tmp_path)} --attacks strongest".split()
+    words += ["--passes", "400", "--limit", "3", "--ig-steps", "3", "--quiet"]
+    counted = []
+    for folder, more in ((tmp_path / "plain", []), (tmp_path / "thorough", ["--thorough"])):
+        with count_passes() as counter:
+            assert main([*words, "--out", str(folder), *more]) == 0
+        counted.append(counter.passes)
+        settings = read_json(folder / "summary.json")["audit"]["settings"]
+        assert settings["passes"] == (4000 if more else 400)
+    # the two audits differ only in the strongest attack, which uses almost all of 3 x 3,600 more passes
+    assert 0.5 * 3 * 3600 < counted[1] - counted[0] <= 3 * 3600
 
 
 def test_minutes_choose_images_and_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

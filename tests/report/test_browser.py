@@ -64,10 +64,7 @@ def show(driver: Any) -> Iterator[Open]:
     """Open a file at a size and in a theme; afterwards the console must be clean and no request may have left."""
 
     def open_file(path: Path, size: tuple[int, int] = DESKTOP, *, dark: bool = False) -> Any:
-        resize(driver, size)
-        wishes = {"prefers-color-scheme": "dark" if dark else "light", "prefers-reduced-motion": "reduce"}
-        features = [{"name": name, "value": value} for name, value in wishes.items()]
-        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        pretend(driver, size, dark=dark)
         driver.get_log("performance")
         driver.get(path.as_uri())
         wait(lambda: driver.execute_script("return document.documentElement.dataset.ready"))
@@ -86,6 +83,14 @@ def requested(driver: Any) -> list[str]:
 def resize(driver: Any, size: tuple[int, int]) -> None:
     metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size[0] < 500}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+
+def pretend(driver: Any, size: tuple[int, int], *, dark: bool) -> None:
+    """Show pages as on a screen of that size whose user prefers a dark or a light theme, and no animations."""
+    resize(driver, size)
+    wishes = {"prefers-color-scheme": "dark" if dark else "light", "prefers-reduced-motion": "reduce"}
+    features = [{"name": name, "value": value} for name, value in wishes.items()]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
 def wait(ready: Callable[[], Any], seconds: float = 20) -> Any:

@@ -138,6 +138,8 @@ def test_the_leaderboard_has_the_figures_of_the_summaries() -> None:
         assert found["Run", "Dataset"] == summary["dataset"]
         assert found["Run", "Network"] == summary["network"]
         assert float(found["Accuracy", "Natural"]) == summary["natural_accuracy"]
+        apgd = summary.get("apgd_accuracy")
+        assert found["Accuracy", "APGD"] == ("" if apgd is None else repr(apgd))
         for attack, group in leaderboard.ATTACKS.items():
             value, name = found.get((group, "Kendall"), ""), leaderboard.measured_as(view, attack)
             assert (name in summary["attacks"]) == bool(value)

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from tests.report.test_browser import CHROMIUM, DRIVER, driver  # noqa: F401 - a fixture
+from tests.report.test_browser import CHROMIUM, DESKTOP, DRIVER, PHONE, driver, pretend  # noqa: F401 - a fixture
 from tests.site.parts import part
 
 import holdfast
@@ -125,3 +125,45 @@ def test_the_leaderboard_sorts_and_filters(driver: Any) -> None:  # noqa: F811
     driver.find_element("xpath", "//div[@class='leaderboard-choice']/button[text()='mnist']").click()
     assert 0 < len(values()) < everything
     assert driver.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+
+
+COLOURS = """
+    const behind = element => {
+        for (; element; element = element.parentElement) {
+            const colour = getComputedStyle(element).backgroundColor;
+            if (!/^rgba\\(.*, 0\\)$/.test(colour)) return colour;
+        }
+    };
+    return [...document.querySelectorAll('article :is(h1, h2, p, li, td, dt, a)')]
+        .filter(element => element.innerText && element.offsetParent)
+        .map(element => [getComputedStyle(element).color, behind(element)]);
+"""
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of a colour rgb(r, g, b), as WCAG defines it."""
+    shares = [int(value) / 255 for value in re.fullmatch(r"rgb\((\d+), (\d+), (\d+)\)", colour).groups()]
+    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    return sum(weight * share for weight, share in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="no browser here")
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("name", ["index", "results", "concepts/measuring"])
+def test_pages_fit_every_screen_and_can_be_read_in_every_theme(
+    driver: Any,  # noqa: F811
+    name: str,
+    size: tuple[int, int],
+    dark: bool,
+) -> None:
+    pretend(driver, size, dark=dark)
+    driver.get((SITE / f"{name}.html").as_uri())
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= size[0]
+    pairs = {tuple(pair) for pair in driver.execute_script(COLOURS)}
+    assert pairs
+    for text, background in pairs:
+        low, high = sorted(map(luminance, (text, background)))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, f"{text} on {background}"
+        assert (luminance(background) < 0.2) == dark

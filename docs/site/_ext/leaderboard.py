@@ -71,6 +71,8 @@ RUN = (
     Column("Accuracy", "Natural", "percent", lambda view: _cell(view.natural)),
     Column("Accuracy", "PGD", "percent", lambda view: _cell(view.pgd)),
 )
+APGD = Column("Accuracy", "APGD", "percent", lambda view: _cell(view.apgd))
+"""Shown if some run has it."""
 COST = (
     Column("Training", "10\N{SUPERSCRIPT SIX} passes", "number", _passes),
     Column("Training", "Minutes", "count", _minutes),
@@ -85,7 +87,8 @@ def columns(views: Sequence[RunView]) -> tuple[Column, ...]:
         if any(measured_as(view, attack) in view.attacks for view in views)
         for metric in MAPS
     ]
-    return (*RUN, *maps, *COST)
+    apgd = [APGD] if any(view.apgd.median is not None for view in views) else []
+    return (*RUN, *apgd, *maps, *COST)
 
 
 def measured_runs(results: Path = RESULTS) -> list[RunView]:

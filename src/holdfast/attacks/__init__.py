@@ -18,7 +18,7 @@ from holdfast.attacks.diagnostics import Diagnosis, diagnose, random_control
 from holdfast.attacks.ensemble import Ensemble, EnsembleResult
 from holdfast.attacks.explanation import PGDExplanationAttack
 from holdfast.attacks.manipulation import Manipulation
-from holdfast.attacks.members import Ascent
+from holdfast.attacks.members import Ascent, GradientFree
 from holdfast.attacks.pgd import LAST, PGD, AttackResult
 from holdfast.attacks.proposal import ProposalAttack
 from holdfast.attacks.strongest import Schedule, StrongestAttack, StrongestResult
@@ -38,6 +38,7 @@ __all__ = [
     "EnsembleResult",
     "ExplanationAttack",
     "ExplanationResult",
+    "GradientFree",
     "Linf",
     "Manipulation",
     "Outcome",

@@ -1,11 +1,11 @@
 """The members of the strongest attack. Each proposes images; `Worst` judges them by the network's own map.
 
 A gradient member is data: a loss, the widths of the exact-value surrogate, a start and a step size. A gradient-free
-member needs no derivative, so a network cannot mask itself from it.
+member is a function that proposes images. It needs no derivative, so a network cannot mask itself from it.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -190,16 +190,24 @@ def _towards_label(problem: Problem, x_adv: Tensor, safe: Tensor) -> Tensor:
     return push
 
 
-def contrast_images(problem: Problem) -> tuple[Tensor, Tensor]:
-    """The clean image with every pixel moved by eps: up where the clean map is low and down where it is high; reverse.
+def contrast(problem: Problem, start: Tensor, number: int, queries: int) -> Tensor:
+    """The clean image with every pixel moved by eps: up where the clean map is low and down where it is high.
 
     "Low" is at most the median of the map. Raising pixels of low attribution gives them some, and on black backgrounds
-    breaks the ties between them. No gradient is needed.
+    breaks the ties between them.
     """
+    return problem.ball.project(problem.x + _contrast(problem), problem.x)
+
+
+def reverse_contrast(problem: Problem, start: Tensor, number: int, queries: int) -> Tensor:
+    """The clean image with every pixel moved by eps against `contrast`."""
+    return problem.ball.project(problem.x - _contrast(problem), problem.x)
+
+
+def _contrast(problem: Problem) -> Tensor:
     flat = flatten(problem.clean_maps)
     low = (flat <= flat.median(1, keepdim=True).values).reshape(-1, 1, *problem.x.shape[2:])
-    change = torch.where(low, 1.0, -1.0).to(problem.x) * problem.ball.eps
-    return (problem.ball.project(problem.x + change, problem.x), problem.ball.project(problem.x - change, problem.x))
+    return torch.where(low, 1.0, -1.0).to(problem.x) * problem.ball.eps
 
 
 def squares(problem: Problem, start: Tensor, number: int, queries: int) -> Tensor:
@@ -220,3 +228,25 @@ def squares(problem: Problem, start: Tensor, number: int, queries: int) -> Tenso
     sign = rng.signs(keys, start.new_empty(len(problem), channels, 1, 1), stream=4)
     moved = problem.x + problem.ball.eps * sign
     return problem.ball.project(torch.where(inside[:, None], moved, start), problem.x)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientFree:
+    """Proposes images without a derivative: `propose(problem, start, number, queries)` returns images like `start`.
+
+    By default it is asked once, before all searches. With `every_round` it is asked `queries` times at the end of every
+    round; `start` is then the worst image found so far, for each headline metric in turn.
+    """
+
+    name: str
+    propose: Callable[[Problem, Tensor, int, int], Tensor]
+    queries: int = 1
+    every_round: bool = False
+
+
+GRADIENT_FREE = (
+    GradientFree(name="contrast", propose=contrast),
+    GradientFree(name="reverse contrast", propose=reverse_contrast),
+    GradientFree(name="random search", propose=squares, queries=6, every_round=True),
+)
+"""The gradient-free members of the strongest attack; to add one, add a line."""

@@ -1,9 +1,9 @@
 """The strongest attack on explanations: several members share a budget of example-passes per image.
 
-1. The gradient-free contrast images are judged.
+1. The gradient-free members that need one query are judged: the contrast images.
 2. Pilot: every gradient member searches for a few steps.
 3. Finish: for each headline metric, the member that leads on an image goes on from the worst image found so far.
-4. A random search on the true metric tries to go below what the gradients found.
+4. The other gradient-free members, a random search on the true metric, try to go below what the gradients found.
 
 Only the images that are found are scored with the full map. With a larger budget the whole schedule is repeated from
 other random starts.
@@ -28,7 +28,7 @@ from holdfast.attacks.base import (
     stand_in_notes,
     worst_images,
 )
-from holdfast.attacks.members import Ascent, contrast_images, squares
+from holdfast.attacks.members import GRADIENT_FREE, Ascent, GradientFree, contrast
 from holdfast.attacks.problem import Problem
 from holdfast.attacks.worst import HEADLINES, Worst
 from holdfast.attribution.saliency import map_of
@@ -49,9 +49,6 @@ PILOT = 0.4
 PILOT_OFFERS, FINISH_OFFERS = 1, 4
 """How many iterates of a search are judged."""
 
-QUERIES = 6
-"""Queries of the random search per round."""
-
 FEWEST_STEPS = 2
 """Steps that every search takes at least."""
 
@@ -68,23 +65,38 @@ class Schedule:
     rounds: int
 
     @classmethod
-    def for_budget(cls, passes: int, members: Sequence[Ascent], *, points: int, judge_points: int) -> "Schedule":
+    def for_budget(
+        cls,
+        passes: int,
+        members: Sequence[Ascent],
+        *,
+        points: int,
+        judge_points: int,
+        gradient_free: Sequence[GradientFree] = GRADIENT_FREE,
+    ) -> "Schedule":
         """The schedule that fits into `passes` per image, for a map with `points` points judged with `judge_points`.
 
         Below `fewest_passes` it is the shortest schedule, which takes more.
         """
         rounds = max(1, passes // ROUND)
-        left = max(0.0, (passes - _scored(points, judge_points)) / rounds - _judged(members, judge_points, rounds))
+        judged = _judged(members, gradient_free, judge_points, rounds)
+        left = max(0.0, (passes - _scored(points, judge_points)) / rounds - judged)
         each = PILOT * left / max(1, len(members)), (1 - PILOT) * left / len(HEADLINES)
         pilot, finish = (tuple(max(FEWEST_STEPS, int(share / m.step_cost(points))) for m in members) for share in each)
         return cls(pilot=pilot, finish=finish, rounds=rounds)
 
 
-def fewest_passes(members: Sequence[Ascent], *, points: int, judge_points: int) -> int:
+def fewest_passes(
+    members: Sequence[Ascent],
+    *,
+    points: int,
+    judge_points: int,
+    gradient_free: Sequence[GradientFree] = GRADIENT_FREE,
+) -> int:
     """Passes per image of the shortest schedule, at most: the search of every member has its fewest steps."""
     steps = [FEWEST_STEPS * member.step_cost(points) for member in members]
     searched = sum(steps) + len(HEADLINES) * max(steps, default=0)
-    return _scored(points, judge_points) + math.ceil(_judged(members, judge_points, 1)) + searched
+    return _scored(points, judge_points) + math.ceil(_judged(members, gradient_free, judge_points, 1)) + searched
 
 
 def _scored(points: int, judge_points: int) -> int:
@@ -92,9 +104,10 @@ def _scored(points: int, judge_points: int) -> int:
     return 2 * points * (1 + len(HEADLINES)) + 2 * judge_points + 1
 
 
-def _judged(members: Sequence[Ascent], judge_points: int, rounds: int) -> float:
+def _judged(members: Sequence[Ascent], gradient_free: Sequence[GradientFree], judge_points: int, rounds: int) -> float:
     """Passes per round for the judgement of all candidates."""
-    offers = 2 / rounds + len(members) * PILOT_OFFERS + len(HEADLINES) * FINISH_OFFERS + QUERIES
+    once, again = (sum(m.queries for m in gradient_free if m.every_round is repeated) for repeated in (False, True))
+    offers = once / rounds + len(members) * PILOT_OFFERS + len(HEADLINES) * FINISH_OFFERS + again
     return offers * (2 * judge_points + 1)
 
 
@@ -132,12 +145,12 @@ class StrongestResult(ExplanationResult):
 
 @dataclass(frozen=True, kw_only=True)
 class StrongestAttack:
-    """Attack the map `attribution` inside `ball` with all `members`, using at most about `passes` passes per image.
+    """Attack the map `attribution` inside `ball` with all members, using at most about `passes` passes per image.
 
-    `eval_k` is the k of the top-k intersection. Candidates are judged by the map with `judge_points` points; the images
-    that are found are scored with the full map. `searched` replaces the map in the search if it cannot be
-    differentiated. `quantize` restricts perturbations to whole grey levels of 1/255; `chunk` limits the images per
-    forward pass.
+    `members` ascend gradients; those of `gradient_free` propose images. `eval_k` is the k of the top-k intersection.
+    Candidates are judged by the map with `judge_points` points; the images that are found are scored with the full map.
+    `searched` replaces the map in the search if it cannot be differentiated. `quantize` restricts perturbations to
+    whole grey levels of 1/255; `chunk` limits the images per forward pass.
     """
 
     attribution: Attribution
@@ -149,20 +162,35 @@ class StrongestAttack:
     searched: Attribution | None = None
     quantize: bool = False
     chunk: int | None = None
+    gradient_free: tuple[GradientFree, ...] = GRADIENT_FREE
 
     def __post_init__(self) -> None:
         if self.passes < 1:
             raise expected("passes >= 1", got=self.passes)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all members, the gradient-free ones last."""
+        return (*(member.name for member in self.members), *(member.name for member in self.gradient_free))
+
+    def without(self, name: str) -> "StrongestAttack":
+        """The same attack with one member left out, whose passes the others get."""
+        if name not in self.names:
+            raise expected("a member of the attack", got=name, fix=f"choose one of {', '.join(self.names)}")
+        members = tuple(member for member in self.members if member.name != name)
+        return replace(self, members=members, gradient_free=tuple(m for m in self.gradient_free if m.name != name))
+
     def schedule(self, points: int) -> Schedule:
         """The steps of the members, for a map that needs `points` points."""
         judge = min(points, self.judge_points)
-        return Schedule.for_budget(self.passes, self.members, points=points, judge_points=judge)
+        free = self.gradient_free
+        return Schedule.for_budget(self.passes, self.members, points=points, judge_points=judge, gradient_free=free)
 
     def fewest_passes(self, model: Model, x: Tensor) -> int:
         """Passes per image that the attack on `model` takes even with a smaller budget `passes`, at most."""
         points = self._points(model, x)
-        return fewest_passes(self.members, points=points, judge_points=min(points, self.judge_points))
+        judge = min(points, self.judge_points)
+        return fewest_passes(self.members, points=points, judge_points=judge, gradient_free=self.gradient_free)
 
     def __call__(self, model: Model, x: Tensor, y: Tensor, *, keys: Tensor) -> Tensor:
         """Perturbed images shaped like x; the clean image where the attack failed or was not possible."""
@@ -234,24 +262,23 @@ class StrongestAttack:
         problem = replace(problem, clean_margins=problem.margins_of_clean_images())  # once for all members
         worst = Worst(problem, self.eval_k, self.judge_points)
         effort = _Effort(torch.zeros_like(problem.y), torch.zeros_like(problem.y))
-        contrast, reverse = contrast_images(problem)
-        worst.offer(contrast, "contrast")
-        worst.offer(reverse, "reverse contrast")
+        self._propose(problem, worst, 0, every_round=False)
         for number in range(plan.rounds):
-            reached = self._pilot(problem, worst, plan, effort, contrast, number)
+            reached = self._pilot(problem, worst, plan, effort, number)
             for metric in HEADLINES:
                 self._finish(problem, worst, plan, effort, metric, reached, number)
-            _random_search(problem, worst, number)
+            self._propose(problem, worst, number, every_round=True)
         return worst, effort.steps, effort.random_steps
 
     def _pilot(
-        self, problem: Problem, worst: Worst, plan: Schedule, effort: "_Effort", contrast: Tensor, number: int
+        self, problem: Problem, worst: Worst, plan: Schedule, effort: "_Effort", number: int
     ) -> dict[str, Tensor]:
         """A short search of every member; returns the worst value that each reached on its metric."""
         reached: dict[str, Tensor] = {}
         for index, (member, steps) in enumerate(zip(self.members, plan.pilot, strict=True)):
             # members of the same round share their random start
-            start = contrast if member.start == "contrast" and number == 0 else problem.random_start(number)
+            from_contrast = member.start == "contrast" and number == 0
+            start = contrast(problem, problem.x, 0, 1) if from_contrast else problem.random_start(number)
             best = torch.ones(len(problem), dtype=torch.float64)
             points = 1000 * number + index
             for x_adv in member.images(problem, start, steps, PILOT_OFFERS, effort.random_steps, number=points):
@@ -288,6 +315,14 @@ class StrongestAttack:
             effort.steps[rows] += steps
             effort.random_steps[rows] += lost
 
+    def _propose(self, problem: Problem, worst: Worst, number: int, *, every_round: bool) -> None:
+        """The queries of the gradient-free members that are asked once, or of those asked in every round."""
+        for member in self.gradient_free:
+            for query in range(member.queries if member.every_round is every_round else 0):
+                start = worst.images[HEADLINES[query % len(HEADLINES)]]
+                x_adv = member.propose(problem, start, number * member.queries + query, member.queries)
+                worst.offer(x_adv, member.name)
+
     def _full_maps(self, problem: Problem, worst: Worst, metric: str) -> Tensor:
         return map_of(problem.model, worst.images[metric], problem.y, self.attribution).detach()
 
@@ -298,12 +333,6 @@ class _Effort:
 
     steps: Tensor
     random_steps: Tensor
-
-
-def _random_search(problem: Problem, worst: Worst, number: int) -> None:
-    for query in range(QUERIES):
-        metric = HEADLINES[query % len(HEADLINES)]
-        worst.offer(squares(problem, worst.images[metric], number * QUERIES + query, QUERIES), "random search")
 
 
 def _outcomes(worst: Worst) -> Tensor:

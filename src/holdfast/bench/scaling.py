@@ -199,7 +199,7 @@ def _steps_and_limit(config: RunConfig, name: str) -> tuple[int, int | None]:
 
 
 def _flops_of(run: Callable[[], None]) -> int | None:
-    """Call `run` and count its FLOPs; None if the private base class of PyTorch that counts them is missing.
+    """Call `run` and count its FLOPs; None if a private name of PyTorch that counting needs is missing.
 
     PyTorch's own `FlopCounterMode` cannot be used: its hooks on modules do not allow `autograd.grad`.
     """
@@ -210,17 +210,26 @@ def _flops_of(run: Callable[[], None]) -> int | None:
         return None
 
     class Counting(TorchDispatchMode):
-        flops = 0
+        flops: int | None = 0
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             out = func(*args, **(kwargs or {}))
-            if func._overloadpacket in flop_registry:
-                self.flops += flop_registry[func._overloadpacket](*args, **(kwargs or {}), out_val=out)
+            packet = _packet(func)
+            if packet is None:
+                self.flops = None
+            elif self.flops is not None and packet in flop_registry:
+                self.flops += int(flop_registry[packet](*args, **(kwargs or {}), out_val=out))
             return out
 
     with Counting() as counter:  # type: ignore[no-untyped-call]
         run()
-    return int(counter.flops)
+    flops: int | None = counter.flops
+    return flops
+
+
+def _packet(func: Any) -> Any:
+    """The operation that `func` is an overload of, as `flop_registry` names it; None if PyTorch does not tell."""
+    return getattr(func, "_overloadpacket", None)
 
 
 def _with_steps(config: RunConfig, steps: int) -> RunConfig:

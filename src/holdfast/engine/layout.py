@@ -71,13 +71,19 @@ def copies_of(model: Model) -> Copies | None:
 
 
 def laid_out(weight: Tensor, layout: torch.memory_format, copies: Copies | None) -> Tensor:
-    """The weight in that layout, from `copies` if it is there."""
+    """The weight in that layout, from `copies` if it is there.
+
+    The version of a tensor, which every change raises, is private to PyTorch; a weight without one is copied each time.
+    """
     if weight.is_contiguous(memory_format=layout):
         return weight
     if copies is None or weight.requires_grad or weight.is_inference() or not isinstance(weight, nn.Parameter):
         return weight.contiguous(memory_format=layout)
+    version: int | None = getattr(weight, "_version", None)
+    if version is None:
+        return weight.contiguous(memory_format=layout)
     known = copies.get(id(weight))
-    if known is None or known[1] != weight._version:
-        known = weight, weight._version, weight.detach().contiguous(memory_format=layout)
+    if known is None or known[1] != version:
+        known = weight, version, weight.detach().contiguous(memory_format=layout)
         copies[id(weight)] = known
     return known[2]

@@ -61,14 +61,17 @@ def sum_in_slices(
 
 
 def _can_be_sliced(model: nn.Module, x: Tensor, weights: Sequence[nn.Parameter]) -> bool:
-    """Whether slices give the same result: independent examples, and no gradient hooks on the weights."""
+    """Whether slices give the same result: independent examples, and no gradient hooks on the weights.
+
+    Hooks are private to PyTorch; where they cannot be seen, the answer is no.
+    """
     return (
         torch.is_grad_enabled()
         and x.shape[0] > 0
         and len(weights) > 0
         and examples_are_independent(model, x)
         and not x.requires_grad
-        and not any(weight._backward_hooks for weight in weights)
+        and not any(getattr(weight, "_backward_hooks", True) for weight in weights)
     )
 
 

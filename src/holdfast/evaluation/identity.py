@@ -89,7 +89,7 @@ def _simplified(node: ast.AST) -> Any:
         name = ALIASES.get(node.func.id, node.func.id)
         fields = {keyword.arg: _simplified(keyword.value) for keyword in node.keywords}
         defaults = _defaults().get(name, {})
-        kept = {key: value for key, value in fields.items() if key not in defaults or defaults[key] != value}
+        kept = {k: v for k, v in fields.items() if k not in defaults or _simplified(defaults[k]) != v}
         return (name, tuple(_simplified(part) for part in node.args), tuple(sorted(kept.items(), key=str)))
     if isinstance(node, ast.Dict):
         return tuple((_simplified(k), _simplified(v)) for k, v in zip(node.keys, node.values, strict=True) if k)
@@ -99,12 +99,12 @@ def _simplified(node: ast.AST) -> Any:
 
 
 @cache
-def _defaults() -> dict[str, dict[str, Any]]:
-    """Class name -> field -> simplified default, for every settings class that a description may contain."""
-    found: dict[str, dict[str, Any]] = {}
+def _defaults() -> dict[str, dict[str, ast.expr]]:
+    """Class name -> field -> default, for every settings class that a description may contain."""
+    found: dict[str, dict[str, ast.expr]] = {}
     for kind in _settings_classes():
         plain = {f.name: f.default for f in dataclasses.fields(kind) if f.default is not dataclasses.MISSING}
-        found[kind.__name__] = {name: ast.unparse(_parsed(words_of(value))) for name, value in plain.items()}
+        found[kind.__name__] = {name: _parsed(words_of(value)) for name, value in plain.items()}
     return found
 
 

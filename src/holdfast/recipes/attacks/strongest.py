@@ -59,7 +59,7 @@ def strongest(
 
 
 def members(k: int) -> tuple[Ascent, ...]:
-    """The gradient members of `strongest`; to add one, add a line.
+    """The gradient members of `strongest`; to add one, add a line. `GRADIENT_FREE` lists the others.
 
     Networks differ in how far ahead a search must look for kinks. The wide members win on networks that were trained
     for stable maps, the sharp ones on residual networks.
