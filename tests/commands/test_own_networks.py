@@ -17,6 +17,10 @@ from holdfast.experiment.networks import load_run
 
 NETS = """
 from torch import nn
+from tests.nets import OnceOnly
+
+def rigid(num_classes):
+    return nn.Sequential(OnceOnly(), small(num_classes))
 
 def small(num_classes, width=4):
     return nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, num_classes))
@@ -127,6 +131,18 @@ def test_refusals_of_train(
         assert part in said
     assert absent not in said
     assert not Path("run").exists()
+
+
+def test_a_loss_of_second_order_needs_a_network_differentiable_twice(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"--model nets_to_train:rigid --init none {SMALL}"
+    assert holdfast(f"train digits/erar_plus {line} --out run") == 2
+    said = capsys.readouterr().err
+    assert "expected a network that can be differentiated twice, got net.0 (OnceOnly)" in said
+    assert len(said.strip().splitlines()) == 1
+    assert not Path("run").exists()
+    assert holdfast(f"train digits/madry {line} --out first-order") == 0
 
 
 def test_fractions_are_accepted(project: Path) -> None:

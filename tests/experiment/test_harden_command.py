@@ -20,6 +20,10 @@ from holdfast.objective import Objective
 
 NETS = """
 from torch import nn
+from tests.nets import OnceOnly
+
+def rigid():
+    return nn.Sequential(OnceOnly(), small())
 
 def small():
     return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10))
@@ -140,6 +144,11 @@ def test_errors_in_the_words_of_the_command(
     }.items():
         assert holdfast(line, monkeypatch) == 2
         assert text in capsys.readouterr().err
+    assert holdfast(f"harden --model nets_to_harden:rigid --data images --out rigid {FAST_COMMAND}", monkeypatch) == 2
+    said = capsys.readouterr().err
+    assert "expected a network that can be differentiated twice, got net.0 (OnceOnly)" in said
+    assert len(said.strip().splitlines()) == 1
+    assert not Path("rigid").exists()
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert holdfast("harden --model nets_to_harden:small --data images", monkeypatch) == 2
     assert "expected one process, got 2 of torchrun" in capsys.readouterr().err
