@@ -14,6 +14,7 @@ import holdfast as hf
 from holdfast.cli import main
 from holdfast.experiment import run as runs
 from holdfast.experiment.networks import load_run
+from holdfast.models.checksum import network_checksum
 
 NETS = """
 from torch import nn
@@ -94,8 +95,28 @@ def test_a_run_of_a_registered_network_needs_no_builder(project: Path, capsys: p
     assert "next: holdfast evaluate run\n" in capsys.readouterr().out
     assert holdfast(f"audit --model run --labels predicted --out a {AUDIT}") == 0
     assert "360 images of 1 x 8 x 8" in capsys.readouterr().out
-    assert holdfast(f"audit --model run --weights w.pt --out b {AUDIT}") == 2
-    assert "only a builder with a run directory or zoo:NAME, got weights" in capsys.readouterr().err
+    assert holdfast(f"audit --model run --output logits --out b {AUDIT}") == 2
+    assert "only weights and a builder with a run directory or zoo:NAME, got output" in capsys.readouterr().err
+
+
+def test_a_run_takes_other_weights(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert holdfast(f"train digits/natural {SMALL} --out run") == 0
+    other = hf.load("run")
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.mul_(2)
+    torch.save({"ema": other.net.state_dict()}, "w.pt")
+    wanted = network_checksum(other)
+    assert network_checksum(hf.load("run")) != wanted
+    assert network_checksum(hf.load("run", weights="w.pt")) == wanted
+    line = f"audit --model run --weights w.pt --weights-key ema --labels predicted --out a {AUDIT}"
+    assert holdfast(line) == 0
+    assert json.loads(Path("a/measured.json").read_text())["network"] == wanted
+    capsys.readouterr()
+    assert holdfast(f"audit --model run --weights missing.pt --out b {AUDIT}") == 2
+    assert "expected weights at missing.pt, got no such file; check the path" in capsys.readouterr().err
+    assert holdfast(f"audit --model run --weights-key ema --out b {AUDIT}") == 2
+    assert "expected a key only for a checkpoint of torch.save" in capsys.readouterr().err
 
 
 def test_fine_tuning_starts_from_a_checkpoint_of_torch_save(project: Path) -> None:
