@@ -207,6 +207,15 @@ def test_a_map_alone_is_a_small_picture_in_its_colours() -> None:
     assert np.array_equal(np.asarray(picture.convert("RGB")).reshape(256, 3), heat_table())
 
 
+def test_the_map_that_was_audited_is_the_one_to_harden(tmp_path: Path) -> None:
+    settings = {"eps": 8 / 255, "passes": 2000, "seed": 7}
+    for name, said in (("gradcam", "eps=0.03137, map='gradcam', out="), ("MyMap", "eps=0.03137, out=")):
+        folder = write_audit(tmp_path / name, settings=settings | {"map": name}, command=[])
+        assert f"hf.harden(model, train_data, {said}" in words(page_of(folder))
+    several = write_audit(tmp_path / "several", maps={"gradcam": 0.6}, command=[])
+    assert "hf.harden(model, train_data, eps=0.03137, map='gradcam', out=" in words(page_of(several))
+
+
 def test_several_maps_are_compared_at_the_top(tmp_path: Path) -> None:
     said = words(page_of(write_audit(tmp_path / "a", maps={"gradient": 0.2, "gradcam": 0.85})))
     order = [

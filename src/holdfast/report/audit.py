@@ -1,6 +1,7 @@
 """The audit of one run as the report shows it: verdict, notes, protocol and next steps."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from holdfast.report.document import Document, one_line
 from holdfast.runs.budget import eps_text
@@ -84,10 +85,12 @@ def _explained(name: str, points: int) -> str:
 def _steps(data: Document, audit: Document, verdict: Document) -> tuple[Step, ...]:
     """The next steps, from values whose types have been checked."""
     settings, reasons = audit.part("settings"), verdict.part("reasons")
-    known = {key: value for key in ("eps", "passes", "steps") if (value := settings.number(key)) is not None}
+    known: dict[str, Any] = {"map": settings.text("map", "ig")}
+    known |= {key: value for key in ("eps", "passes", "steps") if (value := settings.number(key)) is not None}
     return next_steps(
         {
             "n": data.count("n"),
+            "maps": {"best": data.part("maps").text("best")},
             "attacks": {
                 name: {"top_k": {"n": part.part("top_k").count("n")}} for name, part in data.parts("attacks").items()
             },
