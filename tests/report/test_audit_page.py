@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tests.report.runs import write_audit, write_run
+from tests.report.runs import write_audit, write_doubtful_audit, write_run
 
 from holdfast.report import view_runs
 from holdfast.report.html import report_html
@@ -234,3 +234,13 @@ def test_several_maps_are_compared_at_the_top(tmp_path: Path) -> None:
     assert places == sorted(places)
     assert "integrated gradients with 50 points, gradient, Grad-CAM (of the centred logit)" in said
     assert "2,000 passes per image and map" in said
+
+
+@pytest.mark.parametrize("cause", ["near chance", "failed attacks"])
+def test_doubts_about_the_order_of_maps_come_first(tmp_path: Path, cause: str) -> None:
+    summary = write_doubtful_audit(tmp_path, cause)
+    assert list(summary["audit"]["verdict"]["reasons"]) == [cause]
+    page = page_of(tmp_path)
+    headline, below = re.findall(r'<h1 class="cannot-say">(.*?)</h1>.*?<p class="second">(.*?)</p>', page, re.DOTALL)[0]
+    assert headline.startswith("This audit cannot say whether the maps are robust")
+    assert below.startswith("Of 3 explanations, Grad-CAM holds best")

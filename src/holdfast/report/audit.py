@@ -8,6 +8,7 @@ from holdfast.runs.budget import eps_text
 from holdfast.runs.map_comparison import title
 from holdfast.runs.names import MAP_TITLES, STRONGEST
 from holdfast.runs.next_steps import Step, next_steps
+from holdfast.runs.verdict import precedes_maps
 
 ANSWERS = ("robust", "partly robust", "not robust", "cannot say")
 _SHOWN = ("eps", "passes", "steps", "k", "ig_steps", "seed", "map", "maps", "attacks", "limit")
@@ -23,6 +24,8 @@ class AuditView:
     labels: str
     answer: str
     sentence: str
+    before_maps: bool
+    """Whether the sentence is said before that about several maps."""
     attack: str
     notes: tuple[str, ...]
     protocol: tuple[tuple[str, str], ...]
@@ -45,6 +48,7 @@ def view_audit(data: Document) -> AuditView:
         labels=audit.text("labels", "given"),
         answer=answer if answer in ANSWERS else "cannot say",
         sentence=verdict.text("sentence", "This audit has no verdict."),
+        before_maps=precedes_maps(verdict.part("reasons").content),
         attack=verdict.text("attack"),
         notes=audit.texts("notes"),
         protocol=_protocol(data, audit),
