@@ -210,6 +210,35 @@ def test_sizes_crops_and_holdout(project: Path, capsys: pytest.CaptureFixture[st
     assert "10 images of 3 x 8 x 8" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("--size 10 --crop 8", "--size 12 --crop 8"), ("--channels rgb", "--channels grey"), ("--size 10 --crop 8", "")],
+)
+def test_other_pixels_are_other_images(
+    project: Path, capsys: pytest.CaptureFixture[str], first: str, second: str
+) -> None:
+    digits = hf.data.load("digits", split="test")
+    fading = torch.tensor([1.0, 0.5, 0.25]).reshape(1, 3, 1, 1)  # grey and then three channels is another image
+    np.savez(project / "d.npz", x=(digits.x[:12] * fading).byte().numpy(), y=digits.y[:12].numpy())
+    line = "--model nets_of_user:Colour --weights colour.pth --data d.npz"
+    assert audit(f"{line} {first}") == 0
+    rows = Path("out/examples.csv").read_bytes()
+    assert audit(f"{line} {first}") == 0
+    capsys.readouterr()
+    assert audit(f"{line} {second}") == 2
+    assert "expected out to hold rows of this evaluation, got rows with another images" in capsys.readouterr().err
+    assert Path("out/examples.csv").read_bytes() == rows
+
+
+def test_images_as_they_were_loaded_keep_their_checksum(project: Path) -> None:
+    from holdfast.experiment.audit_inputs import ImageOptions, open_images
+    from holdfast.experiment.networks import open_model
+
+    digits, grey = hf.data.load("digits", split="test"), open_model("nets_of_user:grey")
+    for options in (ImageOptions(), ImageOptions(size=8), ImageOptions(channels="grey")):
+        assert open_images(Path("digits"), grey, options).checksum == digits.checksum
+
+
 def test_a_saved_transformers_model_brings_its_own_preprocessing(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

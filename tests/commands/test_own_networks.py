@@ -15,9 +15,14 @@ from holdfast.cli import main
 from holdfast.experiment import run as runs
 from holdfast.experiment.audit_inputs import ImageOptions, open_images
 from holdfast.experiment.networks import load_run
+from holdfast.models.checksum import network_checksum
 
 NETS = """
 from torch import nn
+from tests.nets import OnceOnly
+
+def rigid(num_classes):
+    return nn.Sequential(OnceOnly(), small(num_classes))
 
 def small(num_classes, width=4):
     return nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, num_classes))
@@ -106,10 +111,30 @@ def test_a_run_of_a_registered_network_needs_no_builder(project: Path, capsys: p
     assert "next: holdfast evaluate run\n" in capsys.readouterr().out
     assert holdfast(f"audit --model run --labels predicted --out a {AUDIT}") == 0
     assert "360 images of 1 x 8 x 8" in capsys.readouterr().out
-    assert holdfast(f"audit --model run --weights w.pt --out b {AUDIT}") == 2
-    assert "only a builder with a run directory or zoo:NAME, got weights" in capsys.readouterr().err
+    assert holdfast(f"audit --model run --output logits --out b {AUDIT}") == 2
+    assert "only weights and a builder with a run directory or zoo:NAME, got output" in capsys.readouterr().err
     assert holdfast(f"audit --model run --holdout 0.2 --out b {AUDIT}") == 2
     assert "expected no holdout, since the run's data has a test part, got --holdout 0.2" in capsys.readouterr().err
+
+
+def test_a_run_takes_other_weights(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert holdfast(f"train digits/natural {SMALL} --out run") == 0
+    other = hf.load("run")
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.mul_(2)
+    torch.save({"ema": other.net.state_dict()}, "w.pt")
+    wanted = network_checksum(other)
+    assert network_checksum(hf.load("run")) != wanted
+    assert network_checksum(hf.load("run", weights="w.pt")) == wanted
+    line = f"audit --model run --weights w.pt --weights-key ema --labels predicted --out a {AUDIT}"
+    assert holdfast(line) == 0
+    assert json.loads(Path("a/measured.json").read_text())["network"] == wanted
+    capsys.readouterr()
+    assert holdfast(f"audit --model run --weights missing.pt --out b {AUDIT}") == 2
+    assert "expected weights at missing.pt, got no such file; check the path" in capsys.readouterr().err
+    assert holdfast(f"audit --model run --weights-key ema --out b {AUDIT}") == 2
+    assert "expected a key only for a checkpoint of torch.save" in capsys.readouterr().err
 
 
 def test_fine_tuning_starts_from_a_checkpoint_of_torch_save(project: Path) -> None:
@@ -145,6 +170,18 @@ def test_refusals_of_train(
         assert part in said
     assert absent not in said
     assert not Path("run").exists()
+
+
+def test_a_loss_of_second_order_needs_a_network_differentiable_twice(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"--model nets_to_train:rigid --init none {SMALL}"
+    assert holdfast(f"train digits/erar_plus {line} --out run") == 2
+    said = capsys.readouterr().err
+    assert "expected a network that can be differentiated twice, got net.0 (OnceOnly)" in said
+    assert len(said.strip().splitlines()) == 1
+    assert not Path("run").exists()
+    assert holdfast(f"train digits/madry {line} --out first-order") == 0
 
 
 def test_fractions_are_accepted(project: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import save_file
+from tests.report.runs import write_doubtful_audit
 from tests.trained import trained
 from torch import nn
 
@@ -20,6 +21,7 @@ from holdfast.cli import main
 from holdfast.engine.passes import count_passes
 from holdfast.evaluation.audit import AuditSettings, audit
 from holdfast.evaluation.audit_result import Audit
+from holdfast.evaluation.protocol import Evaluation
 from holdfast.runs.next_steps import next_steps
 
 QUICK = AuditSettings(eps=0.1, steps=4, ig_steps=4, limit=12, batch_size=12)
@@ -288,6 +290,16 @@ def test_several_maps_are_compared_on_the_same_images(digits, tmp_path: Path) ->
     assert "Explanations compared" in page
     again = hf.audit(trained("digits-cnn", 8), digits, maps=("gradient", hf.GradCAM()), out=tmp_path, **options)
     assert again.summary["maps"] == found
+
+
+@pytest.mark.parametrize("cause", ["near chance", "failed attacks"])
+def test_doubts_about_the_order_of_maps_are_said_first(tmp_path: Path, cause: str) -> None:
+    summary = write_doubtful_audit(tmp_path, cause)
+    settings = AuditSettings(maps=("ig", "gradient", "gradcam"))
+    lines = str(Audit(evaluation=Evaluation(rows=(), summary=summary), settings=settings, k=12)).splitlines()
+    assert lines[0] == summary["audit"]["verdict"]["sentence"]
+    assert lines[0].startswith("This audit cannot say whether the maps are robust: ")
+    assert lines.count(summary["maps"]["sentence"]) == 1
 
 
 def test_a_budget_that_is_too_small_is_said(digits) -> None:

@@ -19,10 +19,20 @@ from holdfast.experiment.hardening import job
 from holdfast.objective import Objective
 
 NETS = """
+import torch
 from torch import nn
+from tests.nets import OnceOnly
+
+def rigid():
+    return nn.Sequential(OnceOnly(), small())
 
 def small():
     return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10))
+
+def loaded():
+    net, state = small(), torch.load("w.pth", weights_only=True)["model"]["state_dict"]
+    net.load_state_dict({name.removeprefix("module."): value for name, value in state.items()})
+    return net
 """
 FAST_COMMAND = "--steps 4 --limit 8 --passes 1 --no-strong --eps 0.1 --quiet --batch-size 16 --max-accuracy-drop 100"
 
@@ -99,6 +109,38 @@ def test_the_command(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert holdfast(f"{command} --resume", monkeypatch) == 0  # nothing is left to do
 
 
+def test_a_hardened_run_is_audited_and_hardened_further(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert holdfast("train digits/natural --train.steps 60 --out run --quiet", monkeypatch) == 0
+    assert holdfast(f"harden --model run --out h {FAST_COMMAND}", monkeypatch) == 0
+    assert following(capsys)[-4:] == ["--weights", "h/weights.safetensors", "--out", "h-2"]
+    audit = "audit --model run --weights h/weights.safetensors --out a --no-strong --steps 1 --ig-steps 2 --limit 4"
+    assert holdfast(f"{audit} --labels predicted --quiet", monkeypatch) == 0
+    measured = [json.loads(Path(folder, "measured.json").read_text()) for folder in ("h/before", "h/after", "a")]
+    assert measured[0]["network"] != measured[1]["network"] == measured[2]["network"]
+
+    # the folder of a hardening stands for the weights in it
+    assert holdfast(f"harden --model run --weights h --out h2 {FAST_COMMAND}", monkeypatch) == 0
+    assert following(capsys)[-4:] == ["--weights", "h2/weights.safetensors", "--out", "h2-2"]
+    assert json.loads(Path("h2/before/measured.json").read_text())["network"] == measured[1]["network"]
+
+
+def test_weights_that_the_function_creates_are_continued(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert holdfast(f"harden --model nets_to_harden:loaded --data images --out h {FAST_COMMAND}", monkeypatch) == 0
+    assert following(capsys)[-4:] == ["--weights", "h/weights.safetensors", "--out", "h-2"]
+
+
+def following(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The words of the command that goes on from the hardened weights, which exist."""
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("to continue")]
+    words = shlex.split(line.partition(": ")[2])
+    assert Path(words[words.index("--weights") + 1]).is_file()
+    return words
+
+
 def test_ctrl_c_prints_the_command_that_continues(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,6 +191,11 @@ def test_errors_in_the_words_of_the_command(
     assert holdfast("harden --model nets_to_harden:small --eps 0.1 --method-args step_size=0.2", monkeypatch) == 2
     said = capsys.readouterr().out
     assert "note: --method-args step_size=0.2 is larger than eps = 0.1; did you mean 0.025?" in said
+    assert holdfast(f"harden --model nets_to_harden:rigid --data images --out rigid {FAST_COMMAND}", monkeypatch) == 2
+    said = capsys.readouterr().err
+    assert "expected a network that can be differentiated twice, got net.0 (OnceOnly)" in said
+    assert len(said.strip().splitlines()) == 1
+    assert not Path("rigid").exists()
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert holdfast("harden --model nets_to_harden:small --data images", monkeypatch) == 2
     assert "expected one process, got 2 of torchrun" in capsys.readouterr().err

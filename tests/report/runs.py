@@ -24,6 +24,7 @@ from holdfast.runs import (
     write_text_atomic,
 )
 from holdfast.runs.training_log import log_line
+from holdfast.storage.json_files import read_json
 from holdfast.storage.lines import append_lines
 
 STRENGTH = {"natural": 0.10, "madry": 0.45, "ig_sum_norm": 0.62, "erar": 0.72, "erar_plus": 0.82}
@@ -224,6 +225,19 @@ def write_audit(
         folder / "panels.npz", make_panels(0.2, 0, count=6, attack=summary.get("maps", {}).get("attack", "strongest"))
     )
     return folder
+
+
+def write_doubtful_audit(folder: Path, cause: str) -> dict[str, Any]:
+    """An audit of three maps at chance accuracy, or whose attacks on the best map mostly failed; its summary."""
+    write_audit(folder, maps={"gradient": 0.2, "gradcam": 0.85})
+    summary = read_json(folder / "summary.json")
+    if cause == "near chance":
+        summary["natural_accuracy"] = 0.5
+    else:
+        summary["attacks"]["strongest:gradcam"] |= {"failed_share": 0.6, "outcomes": {"label_lost": 24}}
+    summary = add_verdict(summary)
+    write_json_atomic(folder / "summary.json", summary)
+    return summary
 
 
 AUDIT_COMMAND = [

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tests.report.runs import write_audit, write_run
+from tests.report.runs import write_audit, write_doubtful_audit, write_run
 
 from holdfast.report import view_runs
 from holdfast.report.html import report_html
@@ -207,6 +207,15 @@ def test_a_map_alone_is_a_small_picture_in_its_colours() -> None:
     assert np.array_equal(np.asarray(picture.convert("RGB")).reshape(256, 3), heat_table())
 
 
+def test_the_map_that_was_audited_is_the_one_to_harden(tmp_path: Path) -> None:
+    settings = {"eps": 8 / 255, "passes": 2000, "seed": 7}
+    for name, said in (("gradcam", "eps=0.03137, map='gradcam', out="), ("MyMap", "eps=0.03137, out=")):
+        folder = write_audit(tmp_path / name, settings=settings | {"map": name}, command=[])
+        assert f"hf.harden(model, train_data, {said}" in words(page_of(folder))
+    several = write_audit(tmp_path / "several", maps={"gradcam": 0.6}, command=[])
+    assert "hf.harden(model, train_data, eps=0.03137, map='gradcam', out=" in words(page_of(several))
+
+
 def test_several_maps_are_compared_at_the_top(tmp_path: Path) -> None:
     said = words(page_of(write_audit(tmp_path / "a", maps={"gradient": 0.2, "gradcam": 0.85})))
     order = [
@@ -225,3 +234,13 @@ def test_several_maps_are_compared_at_the_top(tmp_path: Path) -> None:
     assert places == sorted(places)
     assert "integrated gradients with 50 points, gradient, Grad-CAM (of the centred logit)" in said
     assert "2,000 passes per image and map" in said
+
+
+@pytest.mark.parametrize("cause", ["near chance", "failed attacks"])
+def test_doubts_about_the_order_of_maps_come_first(tmp_path: Path, cause: str) -> None:
+    summary = write_doubtful_audit(tmp_path, cause)
+    assert list(summary["audit"]["verdict"]["reasons"]) == [cause]
+    page = page_of(tmp_path)
+    headline, below = re.findall(r'<h1 class="cannot-say">(.*?)</h1>.*?<p class="second">(.*?)</p>', page, re.DOTALL)[0]
+    assert headline.startswith("This audit cannot say whether the maps are robust")
+    assert below.startswith("Of 3 explanations, Grad-CAM holds best")

@@ -40,6 +40,20 @@ def test_options_that_both_commands_have_are_passed_on() -> None:
     )
 
 
+def test_the_map_of_the_verdict_is_hardened() -> None:
+    settings = {"eps": 8 / 255, "map": "ig", "maps": ["ig", "gradcam"]}
+    several = audited("partly robust", settings=settings) | {"maps": {"best": "gradcam"}}
+    assert "eps=0.03137, map='gradcam', out=" in commands(several)[1]
+    several["audit"]["command"] = [*OWN, "--maps", "ig", "gradcam"]
+    assert "--maps gradcam --out" in commands(several)[1]
+
+
+def test_a_map_of_the_callers_own_is_not_named() -> None:
+    for own in ({"map": "MyMap"}, {"map": "ig", "maps": ["ig", "MyMap"]}):
+        summary = audited("not robust", settings={"eps": 0.1} | own) | {"maps": {"best": "MyMap"}}
+        assert commands(summary)[1] == 'hf.harden(model, train_data, eps=0.1, out="runs/hardened")'
+
+
 def test_images_without_labels_have_no_command() -> None:
     _, harden = next_steps(audited("not robust", words=[*OWN, "--labels", "predicted"]))
     assert harden.command == ""

@@ -69,6 +69,8 @@ def audit(
         holdfast audit --model torchvision:resnet18 --weights w.pth --data photos/ --classes names.txt
         # a run of `holdfast train`, on the test part of its own data
         holdfast audit --model runs/mine/erar
+        # the same network with the weights of `holdfast harden`
+        holdfast audit --model runs/mine/natural --weights runs/mine/hardened/weights.safetensors
         # which explanation of this network holds best
         holdfast audit --model runs/mine/erar --maps ig gradient gradcam
         # images without labels, and a smaller perturbation
@@ -82,7 +84,7 @@ def audit(
         data: Images: a folder with one subfolder per class or with labels.csv (file,label), or an .npz file with x_test
             and y_test, or with x and y. By default, for a run directory, the test part of the run's own data.
         weights: Weights: .safetensors, or .pt, .pth, .th, .ckpt or .bin of torch.save, read without executing code. By
-            default the weights that the function creates.
+            default those of the run directory, or those that the function creates.
         out: Output folder for rows, summary and report.html; an interrupted audit resumes from it.
         network: How the network is built and what it takes and returns.
         image: How the images are prepared, and the order of their classes.

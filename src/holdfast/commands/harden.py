@@ -63,7 +63,8 @@ def harden(
             classifier saved by transformers), a run directory, or zoo:NAME (`holdfast zoo list`).
         data: Labelled images: a folder with one subfolder per class or with labels.csv (file,label), an .npz file, or
             the name of a dataset. By default, for a run directory, the run's own data.
-        weights: Weights: .safetensors, or .pt, .pth, .th, .ckpt or .bin of torch.save, read without executing code.
+        weights: Weights: .safetensors, or .pt, .pth, .th, .ckpt or .bin of torch.save, read without executing code. By
+            default those of the run directory, or those that the function creates.
         out: Output folder for weights, report.html and both audits.
         minutes: Time for everything: it decides on the number of training steps and of audited images.
         method: Training method, as in `holdfast presets`; erar_plus needs no search of second order.
@@ -131,6 +132,7 @@ def harden(
     say(f"{len(train):,} images to train on, {len(held_out):,} held out, from {train.source}")
     for line in assumptions(opened, held_out, "given", weights, model)[1:]:
         console.print(line, style="dim", highlight=False, soft_wrap=True)
+    form = form_of(model, opened, how)
     words = [word for word in sys.argv[1:] if word != "--resume"]
     again = shlex.join(["holdfast", *words, "--resume"])
     try:
@@ -142,7 +144,7 @@ def harden(
                 held_out=held_out,
                 out=out,
                 resume=resume,
-                weights=form_of(model, opened, how),
+                weights=form,
                 device=device,
                 progress=not quiet,
                 on_progress=on_progress,
@@ -151,7 +153,7 @@ def harden(
                 model_name=model,
                 data_name=train.name if data is None else data.name,
                 resume_command=again,
-                continue_with=_continued(words, weights, out),
+                continue_with=_continued(words, form.files(out)[-1], out),
             )
     except KeyboardInterrupt:
         raise _interrupted(again) from None
@@ -183,12 +185,11 @@ def _interrupted(command: str) -> Exception:
     return Interrupted(f"interrupted; continue with: {command}", signal="SIGINT")
 
 
-def _continued(words: list[str], weights: Path | None, out: Path) -> str:
-    """The command that hardens the result further, with its weights and another folder."""
-    if weights is None or words[:1] != ["harden"]:
+def _continued(words: list[str], weights: Path, out: Path) -> str:
+    """The command that hardens the result further, with the weights that are written now, and another folder."""
+    if words[:1] != ["harden"]:
         return ""
-    suffix = weights.suffix.lower()
-    changes: dict[str, Any] = {"--weights": out / f"weights{suffix}", "--out": f"{out}-2"}
+    changes: dict[str, Any] = {"--weights": weights, "--out": f"{out}-2"}
     kept = list(words)
     for option, value in changes.items():
         place = next((at for at, word in enumerate(kept) if word.partition("=")[0] == option), None)

@@ -17,9 +17,9 @@ class Dataset:
     """Images with labels, stable ids and their origin.
 
     `checksum` is the content checksum of the whole decoded split, before any subset or transform. `source` names the
-    transforms. Together with `ids`, the two identify the pixels exactly. `notes` say what a reader of results should
-    know, such as the files that could not be read. `file_names` is the name of each image's file, for reports; it is
-    empty if the images have none.
+    transforms. Together with `ids`, the two identify the pixels exactly. Images that a command has resized or converted
+    have the checksum of their own pixels. `notes` say what a reader of results should know, such as the files that
+    could not be read. `file_names` is the name of each image's file, for reports; it is empty if there are none.
     """
 
     x: Tensor  # uint8 [N, C, H, W], or float32 in [0, 1]

@@ -18,7 +18,7 @@ from holdfast.runs.names import (
     map_of,
 )
 from holdfast.runs.next_steps import Step, next_steps
-from holdfast.runs.verdict import percent
+from holdfast.runs.verdict import percent, precedes_maps
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -90,9 +90,16 @@ class Audit:
 
     def __str__(self) -> str:
         steps = [text for step in self.next_steps for text in (f"next: {step.text}", _indented(step.command)) if text]
-        first = [self.comparison, ""] if self.comparison else []
-        said = [*first, *self._figures(), "", self.verdict, "", *steps, *(f"note: {n}" for n in self.notes)]
+        first, last = self._sentences()
+        above = [first, ""] if first else []
+        said = [*above, *self._figures(), "", last, "", *steps, *(f"note: {n}" for n in self.notes)]
         return "\n".join(said)
+
+    def _sentences(self) -> tuple[str, str]:
+        """What is said above the figures, which may be empty, and what is said below them."""
+        if self.comparison and precedes_maps(self.summary["audit"]["verdict"]["reasons"]):
+            return self.verdict, self.comparison
+        return self.comparison, self.verdict
 
     def _figures(self) -> list[str]:
         summary, eps = self.summary, eps_text(self.settings.eps)

@@ -10,6 +10,7 @@ from holdfast.data import load as load_dataset
 from holdfast.data.classes import fit_to_outputs, ordered_like, read_class_names
 from holdfast.data.datasets.own_folder import is_divided
 from holdfast.data.datasets.own_npz import has_labels
+from holdfast.data.formats.arrays import Arrays
 from holdfast.data.formats.geometry import Geometry
 from holdfast.data.loading import default_split
 from holdfast.data.transforms.image_form import with_channels, with_geometry
@@ -47,14 +48,16 @@ def open_images(path: Path | None, model: OpenedModel, options: ImageOptions) ->
     """
     run = model.config
     if run is not None and (path is None or is_data_of(path, run)):
-        images = _of_run(run, options)
+        loaded = images = _of_run(run, options)
     elif path is not None:
-        images = _loaded(path, model, options)
+        loaded = _loaded(path, model, options)
+        images = loaded if path.is_dir() else with_geometry(loaded, _geometry(model, options))
     else:
         raise expected("data to audit the network on", got="none", fix="pass data=FOLDER")
     if options.channels is not None:
         images = with_channels(images, options.channels)
-    return _fitted(images, model, options)
+    images = _fitted(images, model, options)
+    return images if images.x is loaded.x else replace(images, checksum=_checksum(images))
 
 
 def _of_run(run: RunConfig, options: ImageOptions) -> Dataset:
@@ -81,18 +84,23 @@ def _check_division(run: RunConfig, holdout: float | int | None) -> None:
 
 
 def _loaded(path: Path, model: OpenedModel, options: ImageOptions) -> Dataset:
-    """Data of the user's own, or a named dataset, in the size that the options or the network's source ask for."""
+    """Data of the user's own, or a named dataset; images of a folder are resized as they are read."""
     split = options.split or ("test" if options.holdout is not None else default_split(path))
-    geometry = _geometry(model, options)
     asked: dict[str, Any] = {} if options.holdout is None else {"holdout": options.holdout}
     if path.is_dir():
+        geometry = _geometry(model, options)
         asked |= {"size": geometry.size, "crop": geometry.crop, "resample": geometry.resample}
         asked |= {"skip_unreadable": True, "unlabelled": options.labels == PREDICTED and not is_divided(path)}
         return load_dataset(path, split, **asked)
     if path.is_file():
         asked |= {"layout": options.layout, "quantize": options.quantize}
         asked |= {"unlabelled": options.labels == PREDICTED and path.suffix == ".npz" and not has_labels(path)}
-    return with_geometry(load_dataset(path, split, **asked), geometry)
+    return load_dataset(path, split, **asked)
+
+
+def _checksum(images: Dataset) -> str:
+    """The checksum of images whose pixels are no longer those that were loaded: it tells one size from another."""
+    return Arrays(images.x.numpy(), images.y.numpy()).checksum()
 
 
 def _geometry(model: OpenedModel, options: ImageOptions) -> Geometry:

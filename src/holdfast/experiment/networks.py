@@ -66,7 +66,8 @@ def load(
     `path` is one of
 
     - a run directory: `load("results/mnist/erar")`. If the run trained a custom network, pass `network`: the module, or
-      `package.module:function` that builds it. The name in the run's config is not imported.
+      `package.module:function` that builds it. The name in the run's config is not imported. `weights` replaces the
+      weights of the run, for example by those of `holdfast harden`.
     - `zoo:NAME`, one of `hf.zoo.list()`.
     - a network by name, with `weights` and the `arguments` of its builder: `package.module:function`, `timm:NAME`,
       `torchvision:NAME` or `hf:FOLDER`, as in `load("timm:resnet18", weights="last.pth", num_classes=10)`.
@@ -79,14 +80,14 @@ def load(
     >>> hf.load("zoo:gtsrb/madry")(torch.zeros(1, 3, 32, 32)).shape
     torch.Size([1, 43])
     """
-    file = Path(path)
-    if is_foreign(str(path)) and not is_run(str(path)):
-        chosen = None if weights is None else Path(weights)
+    file, of_run = Path(path), is_run(str(path))
+    chosen = None if weights is None else Path(weights)
+    if is_foreign(str(path)) and not of_run:
         return open_model(str(path), ModelOptions(weights=chosen, arguments=arguments)).network
-    if weights is not None or arguments:
+    if arguments or (chosen is not None and not of_run):
         raise expected("weights and arguments only with the name of a network", got=f"them with {path}")
-    if is_run(str(path)) or network is None:
-        return load_run(path, network=network).network
+    if of_run or network is None:
+        return load_run(path, network=network, weights=chosen).network
     model = _wrapped(network, Network(name="own")) if isinstance(network, nn.Module) else open_model(network).network
     put_weights(model, file)
     return model.eval()
@@ -97,7 +98,7 @@ def open_model(name: str, options: ModelOptions | None = None) -> OpenedModel:
     options = options or ModelOptions()
     if is_run(name):
         _check_options_of_run(options)
-        return load_run(name, network=options.builder)
+        return load_run(name, network=options.builder, weights=options.weights, weights_key=options.weights_key)
     if not is_foreign(name):
         known = ", ".join(f"{source}:..." for source in SOURCES)
         raise expected(f"a model as package.module:function, {known}, zoo:NAME or a run directory", got=repr(name))
@@ -120,8 +121,17 @@ def is_run(name: str) -> bool:
     return Path(name).is_dir() or name.startswith(zoo.PREFIX)
 
 
-def load_run(path: Path | str, *, network: nn.Module | str | None = None) -> OpenedModel:
-    """The network of a run directory or `zoo:NAME`, and its config; a custom network needs `network`, as for `load`."""
+def load_run(
+    path: Path | str,
+    *,
+    network: nn.Module | str | None = None,
+    weights: Path | None = None,
+    weights_key: str | None = None,
+) -> OpenedModel:
+    """The network of a run directory or `zoo:NAME`, and its config; a custom network needs `network`, as for `load`.
+
+    `weights` are a file or folder of other weights for this network, such as those of a hardening.
+    """
     config = run_config(path)
     if is_foreign(config.model.name) and network is None:
         fix = f"if you trust it, pass network={config.model.name!r}"
@@ -131,7 +141,9 @@ def load_run(path: Path | str, *, network: nn.Module | str | None = None) -> Ope
     else:
         name = {} if network is None else {"name": network}
         model = build_model(config.model.model_copy(update=name), seed=config.seed)
-    notes = put_weights(model, fetch(str(path)) if _in_zoo(path) else Path(path))
+    if weights is None:
+        weights = fetch(str(path)) if _in_zoo(path) else Path(path)
+    notes = put_weights(model, weights, weights_key)
     return OpenedModel(network=model.eval(), config=config, notes=notes)
 
 
@@ -152,7 +164,7 @@ def _instead_of_run(folder: Path) -> str:
     if (folder / "config.json").is_file():
         return f"write hf:{folder}"
     if (folder / WEIGHTS).is_file():
-        return f"name the function that builds the network, and pass weights='{folder / WEIGHTS}'"
+        return f"name the run, or the function that builds the network, and pass weights='{folder / WEIGHTS}'"
     return "`holdfast train` creates one"
 
 
@@ -184,11 +196,11 @@ def _normalisation(options: ModelOptions, recorded: Preprocessing | None) -> Sta
 
 
 def _check_options_of_run(options: ModelOptions) -> None:
-    own = {name: getattr(options, name) for name in ("weights", "arguments", "mean", "std", "normalize", "output")}
+    own = {name: getattr(options, name) for name in ("arguments", "mean", "std", "normalize", "output")}
     wrong = [name for name, value in own.items() if value]
     if wrong:
-        fix = "a trained network has its own weights, arguments and normalisation"
-        raise expected("only a builder with a run directory or zoo:NAME", got=", ".join(wrong), fix=fix)
+        fix = "a trained network has its own arguments and normalisation"
+        raise expected("only weights and a builder with a run directory or zoo:NAME", got=", ".join(wrong), fix=fix)
 
 
 def _wrapped(net: nn.Module, network: Network) -> Classifier:

@@ -109,6 +109,7 @@ def prepare(
     if is_foreign(config.model.name):
         _check_fits(model, data)
     objective = METHODS[config.method.name](model.to(device), **config.method.settings)
+    objective.check_network(to_float(data.x[:1], device))
     loader = Loader(
         data, config.train.batch_size, seed=config.seed, device=device, rank=who.rank, world_size=who.world_size
     )

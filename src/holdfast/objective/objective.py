@@ -18,6 +18,7 @@ from holdfast.engine.passes import count_passes
 from holdfast.errors import expected
 from holdfast.losses.base import Loss
 from holdfast.losses.context import LossContext
+from holdfast.models.double_backward import require_second_order
 from holdfast.rng import make_keys
 from holdfast.types import Pair
 
@@ -88,6 +89,11 @@ class Objective(nn.Module):
         total = torch.stack(totals).sum()
         total = total / len(y) if self.reduction == "mean" else total
         return ObjectiveOutput(total, {"total": total.detach()} | parts)
+
+    def check_network(self, x: Tensor) -> None:
+        """Reject a network that cannot be differentiated twice if a loss needs that; `x` [1, C, H, W] is an image."""
+        if any(term.loss.second_order for term in self.terms):
+            require_second_order(self.model, x)
 
     def _scaled(self, attack: PGD) -> PGD:
         if self.budget >= 1.0:

@@ -1,12 +1,14 @@
 """The audit of one run as the report shows it: verdict, notes, protocol and next steps."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from holdfast.report.document import Document, one_line
 from holdfast.runs.budget import eps_text
 from holdfast.runs.map_comparison import title
 from holdfast.runs.names import MAP_TITLES, STRONGEST
 from holdfast.runs.next_steps import Step, next_steps
+from holdfast.runs.verdict import precedes_maps
 
 ANSWERS = ("robust", "partly robust", "not robust", "cannot say")
 _SHOWN = ("eps", "passes", "steps", "k", "ig_steps", "seed", "map", "maps", "attacks", "limit")
@@ -22,6 +24,8 @@ class AuditView:
     labels: str
     answer: str
     sentence: str
+    before_maps: bool
+    """Whether the sentence is said before that about several maps."""
     attack: str
     notes: tuple[str, ...]
     protocol: tuple[tuple[str, str], ...]
@@ -44,6 +48,7 @@ def view_audit(data: Document) -> AuditView:
         labels=audit.text("labels", "given"),
         answer=answer if answer in ANSWERS else "cannot say",
         sentence=verdict.text("sentence", "This audit has no verdict."),
+        before_maps=precedes_maps(verdict.part("reasons").content),
         attack=verdict.text("attack"),
         notes=audit.texts("notes"),
         protocol=_protocol(data, audit),
@@ -84,10 +89,12 @@ def _explained(name: str, points: int) -> str:
 def _steps(data: Document, audit: Document, verdict: Document) -> tuple[Step, ...]:
     """The next steps, from values whose types have been checked."""
     settings, reasons = audit.part("settings"), verdict.part("reasons")
-    known = {key: value for key in ("eps", "passes", "steps") if (value := settings.number(key)) is not None}
+    known: dict[str, Any] = {"map": settings.text("map", "ig")}
+    known |= {key: value for key in ("eps", "passes", "steps") if (value := settings.number(key)) is not None}
     return next_steps(
         {
             "n": data.count("n"),
+            "maps": {"best": data.part("maps").text("best")},
             "attacks": {
                 name: {"top_k": {"n": part.part("top_k").count("n")}} for name, part in data.parts("attacks").items()
             },

@@ -20,11 +20,12 @@ WORST = 3
 
 def page_lead(view: RunView, audit: AuditView, found: Sequence[Picture]) -> dict[str, Any]:
     """What the template shows above the tables for the audit of one run."""
+    first, second = _sentences(view, audit)
     return {
         "title": audit.title,
         "answer": audit.answer,
-        "sentence": _parts(audit.sentence if view.maps is None else view.maps.sentence),
-        "verdict": audit.sentence if view.maps is not None else "",
+        "sentence": _parts(first),
+        "second": second,
         "maps": page_table(maps_table(view, view.maps)) if view.maps is not None and view.maps.found else None,
         "figures": _figures(view, audit),
         "worst": [_worst(view, picture) for picture in attacked(found)[:WORST]],
@@ -32,6 +33,13 @@ def page_lead(view: RunView, audit: AuditView, found: Sequence[Picture]) -> dict
         "notes": [*view.notes, *audit.notes],
         "protocol": audit.protocol,
     }
+
+
+def _sentences(view: RunView, audit: AuditView) -> tuple[str, str]:
+    """The headline, and what is said below it if several maps are compared."""
+    if view.maps is None:
+        return audit.sentence, ""
+    return (audit.sentence, view.maps.sentence) if audit.before_maps else (view.maps.sentence, audit.sentence)
 
 
 def _parts(sentence: str) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.runs.names import REFERENCE, STRONGEST, attack_of, in_words, is_control
+from holdfast.runs.names import MAP_TITLES, REFERENCE, STRONGEST, attack_of, in_words, is_control
 from holdfast.runs.verdict import MIN_ATTACKED
 
 USUAL_IMAGES = 64
@@ -151,16 +151,19 @@ def _search_longer(summary: Mapping[str, Any], words: Sequence[str]) -> Step:
 
 def _harden(summary: Mapping[str, Any], words: Sequence[str]) -> Step:
     text = "Fine-tune the network for robust maps, best on its training images, and compare it before and after:"
+    best = summary.get("maps", {}).get("best")  # of several maps, the one that the verdict is about
     if not words:
         settings = summary["audit"].get("settings", {})
-        changes = f"eps={float(settings.get('eps', 8 / 255)):.4g}, map={settings.get('map', 'ig')!r}"
+        explained = best or settings.get("map", "ig")
+        changes = f"eps={float(settings.get('eps', 8 / 255)):.4g}"
+        changes += f", map={explained!r}" if explained in MAP_TITLES else ""  # an object of the caller's has no name
         return Step(text=text, command=f'hf.harden(model, train_data, {changes}, out="runs/hardened")')
     given = options_of(words)
     if given.get("--labels") == ["predicted"]:
         return Step(text="Fine-tune the network for robust maps with `holdfast harden`, which needs labelled images.")
     shared = {name: given[name] for name in _IN_HARDEN if name in given}
     if maps := given.get("--maps") or given.get("--map"):
-        shared["--maps"] = maps[:1]
+        shared["--maps"] = [best] if best in maps else maps[:1]
     line = [word for name, values in shared.items() for word in (name, *values)]
     return Step(text=text, command=shlex.join(["holdfast", "harden", *line, "--out", _out(words, "hardened")]))
 

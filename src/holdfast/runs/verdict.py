@@ -33,6 +33,10 @@ MAX_FAILED = 0.25
 """With a larger share of failed attacks, the convention for them, and not the maps, decides the median."""
 
 
+BEFORE_MAPS: tuple[Cause, ...] = ("near chance", "failed attacks")
+"""Causes that also leave open which of several maps holds best; the verdict is then said before the comparison."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """The answer, one sentence about it, why the audit cannot say (by cause), and the attack that decided."""
@@ -87,6 +91,15 @@ def decisive(attacks: Collection[str], explanation: str = "") -> str:
     own = [name for name in attacks if map_of(name) == explanation]
     names = {attack_of(name): name for name in ([name for name in own if not is_control(name)] or own)}
     return next((names[attack] for attack in (*DECISIVE, *names) if attack in names), "")
+
+
+def precedes_maps(reasons: Collection[str]) -> bool:
+    """Whether a verdict with these reasons is said before the comparison of several maps.
+
+    >>> precedes_maps({"near chance": "accuracy is 10 %"}), precedes_maps({})
+    (True, False)
+    """
+    return any(cause in reasons for cause in BEFORE_MAPS)
 
 
 def notes_of(summary: Mapping[str, Any]) -> list[str]:

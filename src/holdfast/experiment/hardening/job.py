@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.config import differences
-from holdfast.data import Loader
+from holdfast.data import Loader, to_float
 from holdfast.errors import InputError, expected
 from holdfast.evaluation.audit import audit
 from holdfast.evaluation.audit_result import Audit
@@ -69,6 +69,7 @@ class Job:
         loader = Loader(images.train, size, seed=settings.seed, device=self.device, drop_last=True)
         with undone_on_error(self.network):
             objective = METHODS[settings.method](self.network, **method)
+            objective.check_network(to_float(images.train.x[:1], self.device))
             with fine_tuning_modes(self.network, batch_norm=settings.batch_norm):
                 plan = self._plan(objective, loader, method)
             objective = METHODS[settings.method](self.network, **plan.method)

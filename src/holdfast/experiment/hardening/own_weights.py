@@ -49,13 +49,17 @@ class OwnWeights:
             if name in own:
                 value.data = value.data.to(own[name])
 
+    def files(self, folder: Path) -> list[Path]:
+        """The files that `write` makes in a folder; the last one is of the kind that the user has."""
+        like_own = [folder / f"weights{self.suffix}"] if self.suffix in TORCH_SUFFIXES else []
+        return [folder / WEIGHTS, *like_own]
+
     def write(self, folder: Path) -> list[Path]:
         """Write `weights.safetensors` and, if the user has a file of `torch.save`, one of the same kind."""
         tensors = self.tensors()
-        paths = [folder / WEIGHTS]
+        paths = self.files(folder)
         write_file(paths[0], pack(tensors))
-        if self.suffix in TORCH_SUFFIXES:
-            paths.append(folder / f"weights{self.suffix}")
+        if len(paths) > 1:
             keys = [key for key in self.place.split(".") if key]
             content: Any = tensors
             for key in reversed(keys):
