@@ -35,8 +35,8 @@ from holdfast.certificates.settings import CertifySettings as CertifySettings
 from holdfast.errors import DataError as DataError
 from holdfast.errors import HoldfastError as HoldfastError
 from holdfast.errors import InputError as InputError
-from holdfast.evaluation.audit import AuditSettings as AuditSettings
 from holdfast.evaluation.audit import audit as audit
+from holdfast.evaluation.audit_settings import AuditSettings as AuditSettings
 from holdfast.evaluation.evaluate import evaluate as evaluate
 from holdfast.evaluation.protocol import EvaluationProtocol as EvaluationProtocol
 from holdfast.experiment.hardening.harden import harden as harden

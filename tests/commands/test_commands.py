@@ -38,7 +38,7 @@ def test_train_evaluate_report(run: Path, tmp_path: Path, capsys: pytest.Capture
     assert summary["example_passes"] > 0
     assert summary["train_seconds"] > 0
     assert summary["provenance"]["torch"]
-    assert set(summary["attacks"]) == {"ifia-topk", "strongest", "strongest-true-logit", "random"}
+    assert set(summary["attacks"]) == {"ifia-topk", "strongest", "strongest-true-logit", "random", "random-centred"}
     assert {"insertion", "deletion", "randomised", "completeness"} <= set(summary["quality"])
     page = tmp_path / "page.html"
     assert main(["report", str(run), "--out", str(page), "--tables", str(tmp_path / "tables")]) == 0

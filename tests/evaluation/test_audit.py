@@ -19,8 +19,9 @@ from torch import nn
 import holdfast as hf
 from holdfast.cli import main
 from holdfast.engine.passes import count_passes
-from holdfast.evaluation.audit import AuditSettings, audit
+from holdfast.evaluation.audit import audit
 from holdfast.evaluation.audit_result import Audit
+from holdfast.evaluation.audit_settings import AuditSettings
 from holdfast.evaluation.protocol import Evaluation
 from holdfast.runs.next_steps import next_steps
 
@@ -264,7 +265,7 @@ def test_normalisation_and_npz(project: Path, digits, capsys: pytest.CaptureFixt
         (["--weights", "missing.safetensors"], "missing.safetensors"),
         (["--data", "nowhere"], "nowhere"),
         (["--eps", "-1"], "eps >= 0"),
-        (["--model", "images"], "with a run directory"),
+        (["--model", "images"], "expected a run directory with config.toml at images"),
     ],
 )
 def test_command_refuses(project: Path, capsys: pytest.CaptureFixture[str], change: list[str], message: str) -> None:

@@ -11,7 +11,7 @@ from tests.trained import trained
 
 import holdfast as hf
 from holdfast.cli import main
-from holdfast.evaluation.audit import AuditSettings
+from holdfast.evaluation.audit_settings import AuditSettings
 from holdfast.evaluation.certify import IMAGES, certify_audit
 
 FEW = hf.CertifySettings(draws=60, attack_steps=2, attack_draws=4, radii=(1.0,))

@@ -11,7 +11,7 @@ import holdfast as hf
 from holdfast.attacks import Outcome
 from holdfast.errors import HoldfastError, InputError
 from holdfast.evaluation import EvaluationProtocol, evaluate
-from holdfast.evaluation.audit import AuditSettings
+from holdfast.evaluation.audit_settings import AuditSettings
 from holdfast.training import SGD, DivergedError, fit
 
 NAN, INF = float("nan"), float("inf")

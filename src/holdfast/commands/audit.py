@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.data import Dataset
-    from holdfast.evaluation.audit import AuditSettings
     from holdfast.evaluation.audit_result import Audit
+    from holdfast.evaluation.audit_settings import AuditSettings
     from holdfast.evaluation.protocol import OnProgress
     from holdfast.experiment.networks import OpenedModel
     from holdfast.models import Classifier
@@ -117,7 +117,9 @@ def audit(
 
     from holdfast.commands.progress import measuring
     from holdfast.config import check_eps, parse_number
-    from holdfast.evaluation.audit import PAGE, AuditSettings, fit_to_minutes, write_page
+    from holdfast.evaluation.audit import PAGE, write_page
+    from holdfast.evaluation.audit_settings import AuditSettings
+    from holdfast.evaluation.audit_time import fit_to_minutes
     from holdfast.evaluation.certify import certify_audit
     from holdfast.experiment.audit_inputs import open_images
     from holdfast.experiment.layout import check_not_training_run

@@ -23,7 +23,7 @@ from holdfast.runs.verdict import percent, precedes_maps
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from holdfast.evaluation.audit import AuditSettings
+    from holdfast.evaluation.audit_settings import AuditSettings
 
 TITLES = {
     CONTROL: "random noise",

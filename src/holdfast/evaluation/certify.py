@@ -13,7 +13,7 @@ from holdfast.data.dataset import Dataset
 from holdfast.engine.gradients import images_per_pass
 from holdfast.engine.modes import evaluating
 from holdfast.engine.predictions import predictions
-from holdfast.evaluation.audit import AuditSettings
+from holdfast.evaluation.audit_settings import AuditSettings
 from holdfast.evaluation.protocol import OnProgress, tensors
 from holdfast.storage.json_files import write_json_atomic
 

@@ -14,7 +14,8 @@ from torch import nn
 
 from holdfast.data import Dataset, Loader
 from holdfast.errors import expected
-from holdfast.evaluation.audit import AuditSettings, fit_to_minutes, minutes_needed
+from holdfast.evaluation.audit_settings import AuditSettings
+from holdfast.evaluation.audit_time import fit_to_minutes, minutes_needed
 from holdfast.evaluation.cost import Clock
 from holdfast.experiment.hardening.settings import HardenSettings
 from holdfast.objective import Objective
