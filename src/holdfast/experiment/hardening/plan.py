@@ -7,6 +7,7 @@ import inspect
 import time
 from dataclasses import asdict, dataclass, replace
 from math import ceil
+from statistics import median
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ SHARE_OF_TRAINING, LEAST_SHARE = 0.75, 0.4
 """Part of the time for training; the two audits share the rest. If the caller fixes what the audits attack, training
 gets what they leave, and at least the second share."""
 
-BESIDE_STEPS = 1.1
+BESIDE_STEPS = 1.3
 """Time of training in units of its timed steps, with the optimiser, the looks at the accuracy and the checkpoints."""
 
 CHECKS = 20
@@ -38,7 +39,7 @@ WARM_UP = 0.3
 
 FEWEST_STEPS, MOST_EPOCHS = 20, 60
 
-TIMED_STEPS = 3
+TIMED_STEPS = 6
 
 MAP_PART = "map/map_cosine"
 """The map distance among the parts of the objective of `erar_plus`."""
@@ -165,7 +166,7 @@ def make_plan(
 def try_steps(
     objective: Objective, loader: Loader, seed: int, clock: Clock = time.monotonic
 ) -> tuple[float, float | None]:
-    """The time of one step without the first one, and the mean distance of the maps of `erar_plus`, else None.
+    """The median time of a step without the first one, and the mean distance of the maps of `erar_plus`, else None.
 
     The gradients of the last step are left.
     """
@@ -180,4 +181,4 @@ def try_steps(
             output.total.backward()
             spent.append(clock() - began)
             distances += [float(output.parts[MAP_PART])] if MAP_PART in output.parts else []
-    return max(1e-6, sum(spent[1:]) / len(spent[1:])), sum(distances) / len(distances) if distances else None
+    return max(1e-6, median(spent[1:])), sum(distances) / len(distances) if distances else None
