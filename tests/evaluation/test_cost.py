@@ -72,9 +72,7 @@ def test_settings_that_fit_the_time() -> None:
     chosen = fit_to_minutes(network(), digits(), replace(strong, passes=300), 10.0, clock=lambda: next(slow))
     assert (chosen.limit, chosen.passes) == (1, 300)  # never more than was asked for
     clock = iter([0.0, 10.0])  # for 5 images with 2 steps; 64 images with 50 steps in 0.9 of the time
-    assert minutes_needed(network(), digits(), settings, clock=lambda: next(clock)) == pytest.approx(
-        64 * 50 / 60 / 0.75
-    )
+    assert minutes_needed(network(), digits(), settings, clock=lambda: next(clock)) == pytest.approx(64 * 50 / 60 / 0.9)
     with pytest.raises(hf.InputError, match="minutes > 0"):
         fit_to_minutes(network(), digits(), settings, 0.0)
 
