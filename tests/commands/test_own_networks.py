@@ -191,7 +191,7 @@ def test_fractions_are_accepted(project: Path) -> None:
 def test_a_missing_start_names_the_preset_to_train() -> None:
     from holdfast.config import make_config
 
-    config = make_config("mnist/erar_plus:cpu")
+    config = make_config("mnist/erar_plus_v1:cpu")
     with pytest.raises(hf.InputError, match=r"train it first: holdfast train mnist/erar_plus-maps:cpu --seed 0"):
         runs.start_of(config, Path("out"))
 
@@ -201,13 +201,13 @@ def test_own_networks_start_from_own_runs(project: Path) -> None:
     from holdfast.config import make_config
 
     changes = [("model.name", "nets_to_train:small"), ("data.name", "images"), ("data.options.holdout", "0.2")]
-    config = make_config("mnist/erar_plus:cpu", overrides=changes)
+    config = make_config("mnist/erar_plus_v1:cpu", overrides=changes)
     found = runs.missing_starts(config, Path("runs/images/erar_plus"), changes)
     assert found == [
         ("mnist/erar_plus-quiet:cpu", Path("runs/images/erar_plus-quiet")),
         ("mnist/erar_plus-maps:cpu", Path("runs/images/erar_plus-maps")),
     ]
-    plain = runs.missing_starts(make_config("mnist/erar_plus:cpu"), Path("elsewhere/a"))
+    plain = runs.missing_starts(make_config("mnist/erar_plus_v1:cpu"), Path("elsewhere/a"))
     assert plain[1] == ("mnist/erar_plus-maps:cpu", Path("runs/mnist/erar_plus-maps"))
 
 

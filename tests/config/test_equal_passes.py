@@ -10,6 +10,7 @@ from holdfast.recipes import METHODS
 
 ROWS = ("madry-continued", "trades", "ig_norm", "ig_sum_norm", "erar", "igr", "erar_plus")
 EQUAL = {
+    "mnist": (600_000, (1, 28, 28), 10),
     "fashion-mnist": (600_000, (1, 28, 28), 10),
     "gtsrb": (303_000, (3, 32, 32), 43),
     "flower17": (64_700, (3, 32, 32), 17),
@@ -17,14 +18,15 @@ EQUAL = {
 WIDE_ROWS = ("madry-continued", "trades", "art", "erar", "erar_plus")
 WIDE = {"gtsrb-wrn": (150_000, (3, 32, 32), 43), "flower17-wrn": (60_000, (3, 64, 64), 17)}
 ABLATIONS = ("cacr-only", "wacr-only", "1-0.7", "0.7-1", "no-nca", "no-base")
-ON_FASHION = ("madry-first-layer", "erar_plus-first-layer", *(f"erar-{name}" for name in ABLATIONS))
+RIVALS = ("lga", "r2et", "adv_aat", "curvature", "natural-softplus", "natural-weight-decay", "natural-small-batches")
+WITH_SMALL_CNN = ("madry-first-layer", "erar_plus-first-layer", *(f"erar-{name}" for name in ABLATIONS), *RIVALS)
 
 
 @pytest.mark.parametrize(
     ("dataset", "method"),
     [
         *((name, row) for name in EQUAL for row in ROWS),
-        *(("fashion-mnist", row) for row in ON_FASHION),
+        *((name, row) for name in ("mnist", "fashion-mnist") for row in WITH_SMALL_CNN),
         *((name, row) for name in WIDE for row in WIDE_ROWS),
     ],
 )

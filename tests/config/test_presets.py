@@ -271,8 +271,8 @@ def test_commands(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monkey
         list_presets("mnits")
     diff_presets("mnist/erar:paper", "mnist/erar:cpu")
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["train.steps", "90000", "200"] in lines
-    assert ["evaluate.limit", "-", "300"] in lines
+    assert ["train.steps", "90000", "364"] in lines
+    assert ["evaluate.limit", "-", "150"] in lines
     assert [line[0] for line in lines if line[0].endswith(".eps")] == ["evaluate.apgd.eps"]  # only there is it new
     diff_presets("mnist/erar", "mnist/erar:paper")
     assert "have the same settings" in capsys.readouterr().out

@@ -72,7 +72,7 @@ def test_an_evaluation_with_another_attack_is_still_refused(tmp_path: Path) -> N
 
 def test_old_names_of_settings_are_understood() -> None:
     config = make_config(
-        "mnist/erar_plus:cpu", overrides=[("evaluate.ifia.search_points", "7"), ("method.settings.quiet", "3.0")]
+        "mnist/erar_plus_v1:cpu", overrides=[("evaluate.ifia.search_points", "7"), ("method.settings.quiet", "3.0")]
     )
     assert config.evaluate.ifia is not None
     assert config.evaluate.ifia.search_ig_steps == 7

@@ -33,8 +33,11 @@ FIRST_MOMENT, SECOND_MOMENT = 0.9, 0.99
 SAFE_MARGIN = 0.1
 """Below this share of the clean margin, a search also ascends the margin, so that it keeps the label."""
 
-MARGIN_COST = 2
-"""Passes per step to keep the label: the logits, and now and then the gradient of the margin."""
+MARGIN_EVERY = 3
+"""Steps between two looks at the margin. What a look finds also holds for the steps until the next one."""
+
+MARGIN_COST = 0.5
+"""Passes per step to keep the label: every third step the logits and, where the margin is small, its gradient."""
 
 FIRST_OFFER = 0.6
 """The share of a search after which its iterates are judged."""
@@ -73,9 +76,13 @@ class Ascent:
     points: int = 1
     memory: int = 1
 
-    def step_cost(self, points: int) -> int:
+    def step_cost(self, points: int) -> float:
         """Passes of one step on a map with `points` points: gradients that are differentiated again, and the margin."""
         return 4 * min(self.points, points) + MARGIN_COST
+
+    def most_passes(self, steps: int, points: int) -> int:
+        """Passes of a search of `steps` steps if every look at the margin finds it small."""
+        return 4 * min(self.points, points) * steps + 3 * math.ceil(steps / MARGIN_EVERY)
 
     def images(
         self,
@@ -97,12 +104,15 @@ class Ascent:
         adam, due = Adam(start), _due(steps, offers)
         memory = PathMemory(self.memory if problem.points > self.points else 1)
         x_adv, eps = start, problem.ball.eps
+        to_label = torch.zeros_like(start)
         for step in range(steps):
             progress = first + (1 - first) * step / max(1, steps - 1)
             gradient = self._gradient(problem, x_adv, clean["loss"], progress, number + step, memory)
             lost = (flatten(gradient) == 0).all(1)
             random_steps += lost
-            gradient = gradient + _towards_label(problem, x_adv, clean["safe"])
+            if step % MARGIN_EVERY == 0:
+                to_label = _towards_label(problem, x_adv, clean["safe"])
+            gradient = gradient + to_label
             direction = _or_noise(problem, adam.direction(gradient), number + step)
             if not isinstance(problem.ball, Linf):
                 direction = problem.ball.step(direction)
@@ -247,6 +257,6 @@ class GradientFree:
 GRADIENT_FREE = (
     GradientFree(name="contrast", propose=contrast),
     GradientFree(name="reverse contrast", propose=reverse_contrast),
-    GradientFree(name="random search", propose=squares, queries=6, every_round=True),
+    GradientFree(name="random search", propose=squares, queries=2, every_round=True),
 )
 """The gradient-free members of the strongest attack; to add one, add a line."""

@@ -43,16 +43,16 @@ from holdfast.types import Attribution, Model
 ROUND = 5000
 """Passes per image that one run of the schedule uses at most; a larger budget is split into several runs."""
 
-PILOT = 0.4
+PILOT = 0.25
 """Share of the passes of a round that the pilot uses."""
 
-PILOT_OFFERS, FINISH_OFFERS = 1, 4
+PILOT_OFFERS, FINISH_OFFERS = 1, 3
 """How many iterates of a search are judged."""
 
 FEWEST_STEPS = 2
 """Steps that every search takes at least."""
 
-CONTINUE_AT = 0.4
+CONTINUE_AT = 0.3
 """Progress at which the finish goes on: narrower widths and smaller steps than at a fresh start."""
 
 
@@ -94,8 +94,8 @@ def fewest_passes(
     gradient_free: Sequence[GradientFree] = GRADIENT_FREE,
 ) -> int:
     """Passes per image of the shortest schedule, at most: the search of every member has its fewest steps."""
-    steps = [FEWEST_STEPS * member.step_cost(points) for member in members]
-    searched = sum(steps) + len(HEADLINES) * max(steps, default=0)
+    searches = [member.most_passes(FEWEST_STEPS, points) for member in members]
+    searched = sum(searches) + len(HEADLINES) * max(searches, default=0)
     return _scored(points, judge_points) + math.ceil(_judged(members, gradient_free, judge_points, 1)) + searched
 
 
