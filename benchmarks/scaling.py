@@ -1,4 +1,4 @@
-"""Print what each table of the paper takes: passes, FLOPs, hours on one 8-GPU node and as an array of 50 jobs.
+"""Print the tables of docs/scaling.md: what each table of the paper takes, and the runs behind it.
 
     .venv/bin/python benchmarks/scaling.py                  # all tables with the settings of the paper
     .venv/bin/python benchmarks/scaling.py --rate 20 gtsrb  # one table, another assumed rate in TFLOP/s per GPU
@@ -19,32 +19,35 @@ RATE = 8.0
 """Assumed TFLOP/s of one GPU in float32: 40 % of the 19.5 that NVIDIA states for an A100 without tensor cores."""
 
 
+def three(value: float) -> str:
+    """Three digits without an exponent: 12,500."""
+    return f"{float(f'{value:.3g}'):,.6g}"
+
+
 def print_presets(tables: list[TableCost]) -> None:
-    """One line per preset: passes of a training step and FLOPs of a pass."""
-    print(
-        "| preset | network | GFLOP per pass | passes per example | r | training passes | evaluation passes | PFLOP |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
+    """One line per preset: FLOPs of a pass, passes per example and in total, FLOPs in total."""
+    print("| preset | GFLOP per pass | passes per example | r | training passes | evaluation passes | PFLOP |")
+    print("|---|---|---|---|---|---|---|")
     seen: dict[str, RunCost] = {run.preset: run for table in tables for run in table.runs}
     for run in sorted(seen.values(), key=lambda run: run.preset):
         counts = (
             f"{run.passes_per_example:,.0f} | {run.ratio:.2f} | {run.train_passes:.2g} | {run.evaluation_passes:.2g}"
         )
-        line = f"{run.preset} | {run.network} | {run.flops_per_pass / 1e9:.3g} | {counts} | {run.flops / 1e15:,.3g}"
-        print(f"| {line} |")
+        name = run.preset.removesuffix(":paper")
+        print(f"| {name} | {three(run.flops_per_pass / 1e9)} | {counts} | {three(run.flops / 1e15)} |")
 
 
 def print_tables(tables: list[TableCost], rate: float) -> None:
     """One line per table: GPU-hours of one seed, wall-clock hours on a node, and of an array of many seeds."""
-    array = f"hours as {ARRAY} jobs (seeds)"
-    print(f"| table | tier | runs | PFLOP | GPU-hours | hours on {NODE} GPUs | hours on 1 GPU | {array} |")
-    print("|---|---|---|---|---|---|---|---|")
+    node = f"{NODE} GPUs, one run per GPU | {NODE} GPUs, every run split over all"
+    print(f"| table | runs | GPU-hours | {node} | array of {ARRAY} jobs |")
+    print("|---|---|---|---|---|---|")
     for table in tables:
         seeds = max(1, ARRAY // len(table.runs))
-        alone, node = table.hours(1, rate * 1e12), table.hours(NODE, rate * 1e12)
+        alone, each = table.hours(1, rate * 1e12), table.hours(NODE, rate * 1e12)
         wide = table.hours(ARRAY, rate * 1e12, seeds)
-        cells = [table.name, table.tier, len(table.runs), f"{table.flops / 1e15:,.3g}", f"{alone:,.3g}"]
-        print(f"| {' | '.join(map(str, cells))} | {node:,.3g} | {alone:,.3g} | {wide:,.3g} ({seeds}) |")
+        hours = f"{three(alone)} | {three(each)} h | ≥ {three(alone / NODE)} h | {three(wide)} h for {seeds} seeds"
+        print(f"| {table.name} | {len(table.runs)} | {hours} |")
 
 
 def print_check(folder: Path) -> None:
@@ -73,9 +76,10 @@ def main() -> None:
         print_check(options.check)
         return
     tables = [table_cost(name, options.tier) for name in options.tables]
-    print_presets(tables)
-    print(f"\nassumed: {options.rate:g} TFLOP/s per GPU, one run per GPU\n")
+    print(f"tier {options.tier}, one seed, assumed: {options.rate:g} TFLOP/s per GPU\n")
     print_tables(tables, options.rate)
+    print()
+    print_presets(tables)
 
 
 if __name__ == "__main__":

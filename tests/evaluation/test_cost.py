@@ -72,7 +72,7 @@ def test_settings_that_fit_the_time() -> None:
     chosen = fit_to_minutes(network(), digits(), replace(strong, passes=300), 10.0, clock=lambda: next(slow))
     assert (chosen.limit, chosen.passes) == (1, 300)  # never more than was asked for
     clock = iter([0.0, 10.0])  # for 5 images with 2 steps; 64 images with 50 steps in 0.9 of the time
-    assert minutes_needed(network(), digits(), settings, clock=lambda: next(clock)) == pytest.approx(64 * 50 / 60 / 0.9)
+    assert minutes_needed(network(), digits(), settings, clock=lambda: next(clock)) == pytest.approx(64 * 50 / 60 / 0.7)
     with pytest.raises(hf.InputError, match="minutes > 0"):
         fit_to_minutes(network(), digits(), settings, 0.0)
 
@@ -167,6 +167,14 @@ def test_the_command_that_goes_on_has_the_settings_that_were_chosen(given: list[
     assert _without_minutes(words, settings) == [*rest, "--passes", "2000"]
     assert _without_minutes(words, replace(settings, strong=False)) == [*rest, "--steps", "9"]
     assert _without_minutes(["audit", "--k", "5"], settings) == ["audit", "--k", "5"]
+    assert _without_minutes(words, replace(settings, attacks=("ifia-topk", "random"))) == [*rest, "--steps", "9"]
+
+
+def test_passes_that_are_multiplied_already_are_not_multiplied_again() -> None:
+    settings = hf.AuditSettings(limit=7, passes=20000)
+    words = ["audit", "--thorough", "--minutes", "5", "--out", "a"]
+    assert _without_minutes(words, settings) == ["audit", "--out", "a", "--limit", "7", "--passes", "20000"]
+    assert _without_minutes(words[:2] + words[4:], settings) == ["audit", "--thorough", "--out", "a"]
 
 
 def test_one_image_is_not_plural() -> None:

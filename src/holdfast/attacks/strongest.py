@@ -40,6 +40,10 @@ from holdfast.metrics.registry import METRICS
 from holdfast.models.double_backward import require_second_order
 from holdfast.types import Attribution, Model
 
+EDITION = 3
+"""Number of the published attack (docs/attack.md). It grows with every change of strength; results of different
+editions are not comparable, and a folder of rows refuses to go on with another edition."""
+
 ROUND = 5000
 """Passes per image that one run of the schedule uses at most; a larger budget is split into several runs."""
 
@@ -150,7 +154,8 @@ class StrongestAttack:
     `members` ascend gradients; those of `gradient_free` propose images. `eval_k` is the k of the top-k intersection.
     Candidates are judged by the map with `judge_points` points; the images that are found are scored with the full map.
     `searched` replaces the map in the search if it cannot be differentiated. `quantize` restricts perturbations to
-    whole grey levels of 1/255; `chunk` limits the images per forward pass.
+    whole grey levels of 1/255; `chunk` limits the images per forward pass. `edition` is `EDITION` for the published
+    attack, 0 for one with other members.
     """
 
     attribution: Attribution
@@ -163,6 +168,7 @@ class StrongestAttack:
     quantize: bool = False
     chunk: int | None = None
     gradient_free: tuple[GradientFree, ...] = GRADIENT_FREE
+    edition: int = 0
 
     def __post_init__(self) -> None:
         if self.passes < 1:
@@ -178,7 +184,8 @@ class StrongestAttack:
         if name not in self.names:
             raise expected("a member of the attack", got=name, fix=f"choose one of {', '.join(self.names)}")
         members = tuple(member for member in self.members if member.name != name)
-        return replace(self, members=members, gradient_free=tuple(m for m in self.gradient_free if m.name != name))
+        free = tuple(member for member in self.gradient_free if member.name != name)
+        return replace(self, members=members, gradient_free=free, edition=0)
 
     def schedule(self, points: int) -> Schedule:
         """The steps of the members, for a map that needs `points` points."""

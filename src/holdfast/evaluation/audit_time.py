@@ -23,9 +23,10 @@ PROBE_IMAGES, PROBE_STEPS, PROBE_PASSES = 4, 2, 400
 FEWEST_PASSES, FEWEST_STEPS = 600, 5
 """`fit_to_minutes` does not go below these numbers of passes, or of steps of the reference attack, per image."""
 
-SHARE_FOR_ATTACKS, SHARE_OF_ATTACKS = 0.75, 0.9
-"""Part of the time that `fit_to_minutes` plans for the attacks, and that they take in a large audit; the rest is for
-accuracy, checks and the report."""
+SHARE_FOR_ATTACKS, SHARE_OF_ATTACKS = 0.75, 0.7
+"""Part of the time that `fit_to_minutes` plans for the attacks, and the time of the attacks of a large audit, as timed
+here, in units of the whole audit. The rest is for accuracy, checks and the report; and a pass of a long search takes
+about a quarter longer than one of the timed run, most of which only computes maps."""
 
 
 def fit_to_minutes(

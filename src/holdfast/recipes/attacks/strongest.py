@@ -2,6 +2,7 @@
 
 from holdfast.attacks import Ascent, StrongestAttack
 from holdfast.attacks.balls import Ball
+from holdfast.attacks.strongest import EDITION
 from holdfast.attribution import IntegratedGradients, centred_logit
 from holdfast.losses import LogTopK, SoftKendall
 from holdfast.recipes.attacks.ball import given_ball
@@ -55,6 +56,7 @@ def strongest(
         judge_points=judge_points,
         quantize=quantize,
         chunk=chunk,
+        edition=EDITION,
     )
 
 

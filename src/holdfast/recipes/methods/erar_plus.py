@@ -21,6 +21,7 @@ def erar_plus(
     power: float = 0.5,
     peak: float = 0.5,
     map: str = "ig",  # noqa: A002 - the name of the setting
+    layer: str | None = None,
     ig_steps: int = 5,
     dead_zone: float = 0.0,
     filter_spread: float = 0.0,
@@ -37,10 +38,10 @@ def erar_plus(
     x'' is sampled uniformly from the ball, so the map term needs no search. I is the normalised saliency map of the
     centred logit (the true logit minus the mean logit); 0.01 is added to it before it is raised to `power`. `map` names
     it (`holdfast.attribution.MAPS`): integrated gradients with `ig_steps` points, SmoothGrad with as many samples, or
-    another map. The mean logit moves the map of the true logit and no prediction, so training against that map would
-    lower the distance without stabilising what the network uses. The flattened cosine holds Kendall's tau, the cosine
-    of the maps themselves the top-k intersection; `peak` is the share of the latter. `weight` sets the trade-off
-    between accuracy and stable maps; `weight=0` is TRADES.
+    another map; `layer` names the layer of Grad-CAM. The mean logit moves the map of the true logit and no prediction,
+    so training against that map would lower the distance without stabilising what the network uses. The flattened
+    cosine holds Kendall's tau, the cosine of the maps themselves the top-k intersection; `peak` is the share of the
+    latter. `weight` sets the trade-off between accuracy and stable maps; `weight=0` is TRADES.
 
     `dead_zone` and `filter_spread` weigh the penalties `holdfast.losses.DeadZone` and `holdfast.losses.FilterSpread` of
     the first layer. `eps`, `attack_steps` and `step_size` set the radius of the L-infinity ball and the number and size
@@ -57,7 +58,7 @@ def erar_plus(
     """
     terms = [Term(AT_X + trades_weight * PredictionKL(), search(PredictionKL(), eps, attack_steps, step_size))]
     if weight:
-        explained = make_map(map, steps=ig_steps, samples=ig_steps, score=centred_logit)
+        explained = make_map(map, steps=ig_steps, samples=ig_steps, layer=layer, score=centred_logit)
         distance = FlattenedCosine(attribution=explained, beta=None, through_clean=True, power=power, peak=peak)
         terms.append(Term(weight * distance, somewhere(eps), name="map"))
     return Objective(model, terms + first_layer(eps, dead_zone, filter_spread), reduction=reduction, name="erar_plus")
