@@ -5,7 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 # `__init__.pyi` is the one table of public names. They are loaded on first use, so that `holdfast --help` and
 # `import holdfast` cost next to nothing and PyTorch is loaded only by those who need it.

@@ -1,6 +1,8 @@
 """The cost of the tables: counted passes against those worked out by hand, and the arithmetic of waves and machines."""
 
+import runpy
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -112,3 +114,22 @@ def test_every_table_has_a_cost(monkeypatch: pytest.MonkeyPatch) -> None:
         cost = table_cost(name)
         assert cost.tier == ("cpu" if name == "digits" else "paper")
         assert len(cost.runs) >= len(table.datasets) * 2
+
+
+def test_the_script_prints_the_columns_of_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
+    root = Path(__file__).parents[2]
+    script = runpy.run_path(str(root / "benchmarks" / "scaling.py"))
+    counts = {"passes_per_example": 2.0, "ratio": 1.5, "train_passes": 2e9, "evaluation_passes": 6e9}
+    run = RunCost(preset="mnist/natural:paper", network="paper-cnn", flops_per_pass=1e9, **counts)
+    table = TableCost(name="mnist", tier="paper", waves=((run,) * 5,))
+    script["print_tables"]([table], 1.0)
+    script["print_presets"]([table])
+    printed = capsys.readouterr().out.splitlines()
+    heads, rows = printed[::3], printed[2::3]
+    documented = (root / "docs" / "scaling.md").read_text().splitlines()
+    assert [head in documented for head in heads] == [True, True]
+    # 9e18 FLOPs a run at 1 TFLOP/s are 2,500 hours; 5 runs, or 50 with ten seeds, on as many GPUs
+    assert rows == [
+        "| mnist | 5 | 12,500 | 2,500 h | ≥ 1,560 h | 2,500 h for 10 seeds |",
+        "| mnist/natural | 1 | 2 | 1.50 | 2e+09 | 6e+09 | 9,000 |",
+    ]

@@ -3,6 +3,7 @@
 import doctest
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType
@@ -106,6 +107,18 @@ def test_every_document_and_card_is_on_the_site() -> None:
     listed = re.findall(r"^(?:.* <)?([\w-]+)>?$", pages["project/index.md"].decode(), re.MULTILINE)
     project = {Path(name).stem for name in pages if name.startswith("project/") and name.endswith(".md")}
     assert project <= {*listed, "index", "results"}
+
+
+def test_the_zoo_page_has_only_figures_under_the_strongest_attack() -> None:
+    entry = replace(holdfast.zoo.list()[0], top_k=0.125, kendall=0.25, packaged=True)
+    rows = [documents._zoo_row(replace(entry, attack=attack)) for attack in ("strongest", "ifia-topk")]
+    assert rows[0].endswith("| 12.5 % | 0.250 | in the package |")
+    assert rows[1].endswith("| - | - | in the package |")
+    page = documents.pages()["zoo/index.md"].decode()
+    assert "needs `HOLDFAST_ZOO`" in page
+    table = [line for line in page.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in table}) == 1
+    assert len(table) == 2 + len(holdfast.zoo.list())
 
 
 # ---- the leaderboard ----

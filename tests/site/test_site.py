@@ -127,6 +127,17 @@ def test_the_leaderboard_sorts_and_filters(driver: Any) -> None:  # noqa: F811
     assert driver.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
 
 
+READ = (
+    "index",
+    "start",
+    "results",
+    "concepts/measuring",
+    "tutorials/report",
+    "reference/attribution",
+    "zoo/gtsrb-madry",
+)
+"""Pages of every kind: text, tables, equations, code with its output, names of the package, a model card."""
+
 COLOURS = """
     const behind = element => {
         for (; element; element = element.parentElement) {
@@ -151,7 +162,7 @@ def luminance(colour: str) -> float:
 @pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason="no browser here")
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-@pytest.mark.parametrize("name", ["index", "results", "concepts/measuring"])
+@pytest.mark.parametrize("name", READ)
 def test_pages_fit_every_screen_and_can_be_read_in_every_theme(
     driver: Any,  # noqa: F811
     name: str,

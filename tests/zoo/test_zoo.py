@@ -37,7 +37,7 @@ def content(entry: index.ZooNetwork) -> bytes:
 
 def test_the_zoo_has_small_and_large_networks_and_fits_into_the_wheel() -> None:
     assert {"gtsrb/madry", "mnist/madry", "fashion-mnist/erar_plus"} <= {entry.name for entry in ENTRIES}
-    assert 0 < sum(entry.bytes for entry in PACKAGED) < 4_000_000
+    assert 0 < sum(entry.bytes for entry in PACKAGED) < 6_000_000
     assert len({entry.file for entry in ENTRIES}) == len(ENTRIES)
 
 
@@ -120,6 +120,18 @@ def test_the_address_in_the_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(weights, "metadata", lambda name: Installed())
     assert weights.released_at() == "https://example.org/v1"
+
+
+@pytest.mark.parametrize(("attack", "shown"), [("strongest", ["12.5%", "0.250"]), ("ifia-topk", ["-", "-"])])
+def test_only_figures_under_the_strongest_attack_are_listed(
+    attack: str, shown: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = replace(PACKAGED[0], attack=attack, top_k=0.125, kendall=0.25)
+    monkeypatch.setattr(index, "_read", lambda path: (entry,))
+    assert main(["zoo", "list"]) == 0
+    head, line = capsys.readouterr().out.splitlines()
+    assert head.split() == ["name", "accuracy", "PGD", "top-k", "Kendall", "weights"]
+    assert line.split()[3:] == [*shown, "packaged"]
 
 
 def test_commands(remote: index.ZooNetwork, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

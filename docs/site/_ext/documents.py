@@ -6,6 +6,10 @@ A link to a file that is not on the site becomes plain code, since readers of th
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.zoo import ZooNetwork
 
 ROOT = Path(__file__).parents[3]
 NETWORKS = ROOT / "src" / "holdfast" / "zoo" / "networks"
@@ -98,13 +102,7 @@ def _card_name(path: Path) -> str:
 def _zoo_index(pages: list[str]) -> str:
     from holdfast.zoo import list as networks
 
-    rows = [
-        f"| [{network.name}]({network.name.replace('/', '-')}.md) | `{network.network}` | "
-        f"{_percent(network.natural_accuracy)} | {_percent(network.pgd_accuracy)} | {network.attack} | "
-        f"{_percent(network.top_k)} | {network.kendall:.3f} | "
-        f"{'in the package' if network.packaged else f'{network.bytes / 1e6:.1f} MB'} |"
-        for network in networks()
-    ]
+    rows = [_zoo_row(network) for network in networks()]
     listed = "\n".join(Path(page).name for page in pages)
     return f"""# Zoo
 
@@ -116,12 +114,16 @@ Trained networks that load by name:
     print(hf.zoo.card("gtsrb/madry"))
 
 Small networks ship with the package. The others are downloaded from the release of the installed version, or from the
-folder or address in the environment variable `HOLDFAST_ZOO`, and must match their SHA-256. `holdfast audit --model
-zoo:NAME` audits one; `holdfast zoo list` prints this table. Top-k and Kendall are medians under the strongest attack
-that was measured; the cards have all figures with their n and intervals.
+folder or address in the environment variable `HOLDFAST_ZOO`, and must match their SHA-256. A version that was not
+installed from a release needs `HOLDFAST_ZOO` for them; in a copy of the repository, `python -m holdfast.zoo.build
+results --assets FOLDER` writes the files for it.
 
-| name | network | accuracy | under PGD | attack | top-k | Kendall | weights |
-|---|---|--:|--:|---|--:|--:|---|
+`holdfast audit --model zoo:NAME` audits a network; `holdfast zoo list` prints this table. Top-k and Kendall are medians
+under the strongest attack; a dash means that it has not been measured. The cards have all figures with their n and
+intervals.
+
+| name | network | accuracy | under PGD | top-k | Kendall | weights |
+|---|---|--:|--:|--:|--:|---|
 {chr(10).join(rows)}
 
 ```{{toctree}}
@@ -130,6 +132,18 @@ that was measured; the cards have all figures with their n and intervals.
 {listed}
 ```
 """
+
+
+def _zoo_row(network: "ZooNetwork") -> str:
+    top_k, kendall = network.under_strongest
+    cells = (
+        f"[{network.name}]({network.name.replace('/', '-')}.md)",
+        f"`{network.network}`",
+        *map(_percent, (network.natural_accuracy, network.pgd_accuracy, top_k)),
+        "-" if kendall is None else f"{kendall:.3f}",
+        "in the package" if network.packaged else f"{network.bytes / 1e6:.1f} MB",
+    )
+    return f"| {' | '.join(cells)} |"
 
 
 def _percent(share: float | None) -> str:

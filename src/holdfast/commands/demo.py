@@ -33,8 +33,9 @@ NEXT = (
         command="holdfast harden --model package.module:build --weights w.pt --data images/ --out runs/hardened",
     ),
     Step(
-        text="Train a network from the start with a method of your choice; `holdfast presets` lists them.",
-        command="holdfast train mnist/erar_plus:cpu",
+        text="Compare its explanations: which map holds best?",
+        command="holdfast audit --model package.module:build --weights w.pt --data images/ --maps ig gradient gradcam "
+        "--out runs/maps",
     ),
 )
 

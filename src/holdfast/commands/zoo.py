@@ -4,9 +4,9 @@
 def list_networks() -> None:
     """List the trained networks that `hf.load("zoo:NAME")` and `holdfast audit --model zoo:NAME` know.
 
-    PGD is the accuracy under PGD. Top-k and Kendall are medians under the strongest attack that was measured; `holdfast
-    zoo card NAME` prints all figures with their n and intervals. Weights that are not packaged are downloaded when they
-    are first used.
+    PGD is the accuracy under PGD. Top-k and Kendall are medians under the strongest attack, or - where it was not
+    measured; `holdfast zoo card NAME` prints all figures with their n and intervals. Weights that are not packaged are
+    downloaded when they are first used, from the release or from the place that HOLDFAST_ZOO names.
 
     Usage examples:
         holdfast zoo list
@@ -16,14 +16,15 @@ def list_networks() -> None:
 
     from holdfast.zoo import list as networks
 
-    heads = ("name", "accuracy", "PGD", "attack", "top-k", "Kendall", "weights")
+    heads = ("name", "accuracy", "PGD", "top-k", "Kendall", "weights")
     table = Table(*(Column(head, no_wrap=True) for head in heads), box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for network in networks():
-        shares = (network.natural_accuracy, network.pgd_accuracy, network.top_k)
+        top, tau = network.under_strongest
+        shares = (network.natural_accuracy, network.pgd_accuracy, top)
         accuracy, pgd, top_k = ("-" if share is None else f"{share:.1%}" for share in shares)
-        kendall = "-" if network.kendall is None else f"{network.kendall:.3f}"
+        kendall = "-" if tau is None else f"{tau:.3f}"
         place = "packaged" if network.packaged else f"{network.bytes / 1e6:.1f} MB"
-        table.add_row(network.name, accuracy, pgd, network.attack, top_k, kendall, place)
+        table.add_row(network.name, accuracy, pgd, top_k, kendall, place)
     Console().print(table)
 
 

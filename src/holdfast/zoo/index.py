@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import expected
+from holdfast.runs.names import STRONGEST
 from holdfast.storage.json_files import read_json, read_text
 
 PREFIX = "zoo:"
@@ -19,7 +20,7 @@ class ZooNetwork:
     """One network of the zoo: `name` is dataset/method, `file` the name of its weights in a release.
 
     Images must pass through `transforms` before the network sees them: `hf.data.load(..., transforms=...)`. Accuracies,
-    `top_k` and `kendall` are fractions; the latter two are medians under `attack`, the strongest attack that was
+    `top_k` and `kendall` are fractions; the latter two are medians under `attack`, the strongest of those that were
     measured. `hf.zoo.card` has all figures with their n and intervals.
     """
 
@@ -42,6 +43,11 @@ class ZooNetwork:
     def folder(self) -> Path:
         """The folder with its config and card, and its weights if they are packaged."""
         return NETWORKS / self.name
+
+    @property
+    def under_strongest(self) -> tuple[float | None, float | None]:
+        """`top_k` and `kendall` if they are of the strongest attack, else None: figures that can be compared."""
+        return (self.top_k, self.kendall) if self.attack == STRONGEST else (None, None)
 
 
 def list_networks() -> tuple[ZooNetwork, ...]:
@@ -75,7 +81,12 @@ def card(name: str) -> str:
     return read_text(find(name).folder / CARD)
 
 
-@cache
-def _read(path: Path) -> tuple[ZooNetwork, ...]:
+def read_index(path: Path) -> tuple[ZooNetwork, ...]:
+    """The entries of an index file."""
     entries: list[dict[str, Any]] = read_json(path)["networks"]
     return tuple(ZooNetwork(**{**entry, "transforms": tuple(entry["transforms"])}) for entry in entries)
+
+
+@cache
+def _read(path: Path) -> tuple[ZooNetwork, ...]:
+    return read_index(path)

@@ -4,7 +4,9 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
+
+BATCH_NORM = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+"""Layers that keep statistics of their batches; the lazy ones become one of these in their first pass."""
 
 
 @contextmanager
@@ -16,7 +18,7 @@ def fine_tuning_modes(model: nn.Module, *, batch_norm: str) -> Iterator[None]:
     before = {layer: layer.training for layer in model.modules()}
     mixed = any(mode for layer, mode in before.items() if not any(layer.children()))
     for layer, mode in before.items():
-        fixed = batch_norm == "fixed" and isinstance(layer, _BatchNorm)
+        fixed = batch_norm == "fixed" and isinstance(layer, BATCH_NORM)
         layer.training = (mode or not mixed) and not fixed
     try:
         yield
