@@ -29,11 +29,12 @@ $(VENV)/.runtime: pyproject.toml constraints.txt
 	@$(PIP) install -c constraints.txt -e .
 	@touch $@
 
-# pytorchcv is only a source of networks for tests; its declared need of torchvision has no CPU build to rely on.
+# pytorchcv and facenet-pytorch are only sources of networks for tests; their declared need of torchvision has no CPU
+# build to rely on, and the second asks for old versions of everything.
 $(VENV)/.dev: $(VENV)/.runtime
 	@echo "installing the test tools (once) ..."
 	@$(PIP) install -c constraints.txt -e '.[dev,tensorboard,slurm]'
-	@$(PIP) install -c constraints.txt --no-deps pytorchcv
+	@$(PIP) install -c constraints.txt --no-deps pytorchcv facenet-pytorch==2.6.0
 	@touch $@
 
 demo: $(VENV)/.runtime
@@ -81,13 +82,14 @@ $(VENV)/.dist: $(VENV)/.runtime
 	@$(PIP) install -c constraints.txt build setuptools
 	@touch $@
 
-# sdist, the wheel made from it, and the weights that a release offers for download; then the wheel is tried.
+# The weights that a release offers for download (stops if the zoo in the package is not up to date: make zoo), the
+# sdist, and the wheel made from it; then the wheel is tried.
 dist: $(VENV)/.dist
 	@echo "building sdist and wheel into dist ..."
 	@rm -rf dist
+	@$(BIN)/python -m holdfast.zoo.build results --assets dist/zoo > /dev/null
 	@$(BIN)/python -m build --no-isolation --outdir dist . > dist.log 2>&1 || { cat dist.log; exit 1; }
 	@rm -f dist.log
-	@$(BIN)/python -m holdfast.zoo.build results --assets dist/zoo > /dev/null
 	@PYTHON=$(PYTHON) .ci/try-wheel dist/holdfast-*.whl
 	@ls -l dist dist/zoo
 

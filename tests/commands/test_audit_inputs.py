@@ -79,6 +79,16 @@ def deep():
     return nn.Sequential(*pools, nn.Flatten(), nn.LazyLinear(10))
 
 
+class Bypassed(nn.Module):
+    # its last layer sees the image itself, too, so that Grad-CAM cannot choose a layer
+    def __init__(self):
+        super().__init__()
+        self.conv, self.end = nn.Conv2d(1, 4, 3, padding=1), nn.Linear(320, 10)
+
+    def forward(self, x):
+        return self.end(torch.cat([self.conv(x), x], 1).flatten(1))
+
+
 def strides():
     return nn.Sequential(nn.Conv2d(1, 4, 16), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
 """
@@ -205,9 +215,28 @@ def test_sizes_crops_and_holdout(project: Path, capsys: pytest.CaptureFixture[st
         Image.open(path).resize((24, 16 + at)).save(path)
     line = "--model nets_of_user:Colour --weights colour.pth --holdout 0.5 --normalize none"
     assert audit(line) == 2
-    assert "pass --size N to resize them" in capsys.readouterr().err
+    assert "pass --size N --crop N to scale them" in capsys.readouterr().err
     assert audit(f"{line} --size 10 --crop 8") == 0
-    assert "10 images of 3 x 8 x 8" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "10 images of 3 x 8 x 8" in said
+    assert "4 images attacked, drawn from 10; accuracy" in said
+    assert "proportions" not in said
+    assert audit(f"{line} --size 8", out="squeezed") == 0
+    assert "images have other proportions than 8 x 8 and are squeezed or stretched" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("maps", ["--map gradcam", "--maps ig gradcam++ gradcam"])
+def test_the_layer_of_gradcam(project: Path, capsys: pytest.CaptureFixture[str], maps: str) -> None:
+    line = f"--model nets_of_user:Bypassed --labels predicted {maps}"
+    assert audit(line) == 2
+    assert "name the layer to use with --layer, one of net.conv" in capsys.readouterr().err
+    assert audit(f"{line} --layer conv") == 0
+    assert summary()["audit"]["settings"]["layer"] == "conv"
+    capsys.readouterr()
+    assert audit(f"{line} --layer nowhere", out="other") == 2
+    assert "expected --layer to be the name of one module" in capsys.readouterr().err
+    assert audit("--model nets_of_user:Bypassed --layer conv", out="other") == 2
+    assert "expected --layer only with the maps gradcam and gradcam++, got ig" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -292,7 +321,7 @@ def test_a_pretrained_network_that_nobody_here_wrote(project: Path, capsys: pyte
     ("line", "parts"),
     [
         ("--model nets_of_user:broken", ["nets_of_user:broken()", "got AssertionError: width must be even"]),
-        ("--model nets_of_user:broken --model-args width", ["arguments as key=value, got 'width'"]),
+        ("--model nets_of_user:broken --model-args width", ["expected --model-args as key=value, got 'width'"]),
         ("--model nets_of_user:Wrapped --model-args form=tuple", ["got a tuple of", "--output 1"]),
         ("--model nets_of_user:Wrapped --model-args form=dict", ["got a dict with the keys", "--output logits"]),
         ("--model nets_of_user:Wrapped --model-args form=boxes", ["got a list of a tensor of shape [2, 10, 1]"]),
@@ -325,7 +354,7 @@ def test_a_pretrained_network_that_nobody_here_wrote(project: Path, capsys: pyte
         ("--model nets_of_user:grey --holdout 0", ["--holdout 0.2"]),
         ("--model nets_of_user:grey --crop 16", ["images of at least 16 x 16, the crop", "pass --size N"]),
         ("--model nets_of_user:grey --classes nowhere.txt", ["a file of class names at nowhere.txt"]),
-        ("--model nets_of_user:grey --builder nets_of_user:grey", ["a builder only with a run directory"]),
+        ("--model nets_of_user:grey --builder nets_of_user:grey", ["expected --builder only with a run directory"]),
         ("--model timm_is_not_a_module:x", ["a function package.module:function"]),
     ],
 )
@@ -337,8 +366,7 @@ def test_refusals(project: Path, capsys: pytest.CaptureFixture[str], line: str, 
     assert "bug" not in said
     assert "Traceback" not in said
     assert len(said.strip().splitlines()) == 1
-    if "rigid" not in line:  # that its layers block a gradient of a gradient shows only in an attack
-        assert not Path("out").exists()  # settings are checked before anything is written
+    assert not Path("out").exists()  # network and settings are checked before anything is written
 
 
 def test_more_outputs_than_folders(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

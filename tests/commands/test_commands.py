@@ -216,6 +216,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert step.command in said
         assert f"<span>{' '.join(command[:2])}" in page
         assert command[1] in COMMANDS
+        assert "--model package.module:build --weights w.pt --data images/" in step.command  # the user's own
     assert (tmp_path / "trade-off.png").stat().st_size > 5_000
 
 

@@ -112,7 +112,7 @@ def test_a_run_of_a_registered_network_needs_no_builder(project: Path, capsys: p
     assert holdfast(f"audit --model run --labels predicted --out a {AUDIT}") == 0
     assert "360 images of 1 x 8 x 8" in capsys.readouterr().out
     assert holdfast(f"audit --model run --output logits --out b {AUDIT}") == 2
-    assert "only weights and a builder with a run directory or zoo:NAME, got output" in capsys.readouterr().err
+    assert "--weights-key and --builder with a run directory or zoo:NAME, got --output" in capsys.readouterr().err
     assert holdfast(f"audit --model run --holdout 0.2 --out b {AUDIT}") == 2
     assert "expected no holdout, since the run's data has a test part, got --holdout 0.2" in capsys.readouterr().err
 
@@ -134,7 +134,7 @@ def test_a_run_takes_other_weights(project: Path, capsys: pytest.CaptureFixture[
     assert holdfast(f"audit --model run --weights missing.pt --out b {AUDIT}") == 2
     assert "expected weights at missing.pt, got no such file; check the path" in capsys.readouterr().err
     assert holdfast(f"audit --model run --weights-key ema --out b {AUDIT}") == 2
-    assert "expected a key only for a checkpoint of torch.save" in capsys.readouterr().err
+    assert "expected --weights-key only for a checkpoint of torch.save" in capsys.readouterr().err
 
 
 def test_fine_tuning_starts_from_a_checkpoint_of_torch_save(project: Path) -> None:
@@ -157,7 +157,7 @@ def test_fine_tuning_starts_from_a_checkpoint_of_torch_save(project: Path) -> No
         ("--data images", ["pass --data.options.holdout 0.2 to hold out a fifth for testing."], "split="),
         ("--model nets_to_train:colour", ["images of 3 channels", "pass --data.transforms rgb"], "bug"),
         ("--model nets_to_train:fixed", ["an output for each of the 10 classes, got 4 outputs"], "bug"),
-        ("--model nets_to_train:small --model-args width", ["arguments as key=value, got 'width'"], "bug"),
+        ("--model nets_to_train:small --model-args width", ["--model-args as key=value, got 'width'"], "bug"),
         ("--model nets_to_train:small --model-args depth=2", ["got TypeError"], "bug"),
     ],
 )

@@ -132,6 +132,19 @@ def test_deep_colours_of_a_tiff_are_refused(tmp_path: Path) -> None:
         data.load(tmp_path, split="all")
 
 
+def test_images_that_are_squeezed_are_noted(tmp_path: Path) -> None:
+    for name, size in {"square": (9, 9), "wide": (18, 9), "nearly": (200, 199)}.items():
+        picture(tmp_path / "a" / f"{name}.png", 1, size=size)
+    picture(tmp_path / "b" / "tall.png", 1, size=(9, 27))
+    (note,) = data.load(tmp_path, split="all", size=6).notes
+    assert note.startswith(
+        "2 of 4 images have other proportions than 6 x 6 and are squeezed or stretched to it; a crop"
+    )
+    assert data.load(tmp_path, split="all", size=6, crop=6).notes == ()
+    with pytest.raises(InputError, match=r"images of one size, .*; pass size=N, crop=N to scale them"):
+        data.load(tmp_path, split="all")
+
+
 def test_size_and_crop_keep_the_proportions(tmp_path: Path) -> None:
     """A picture of 40 x 80, left half black and right half white: the crop is the middle, half of each."""
     pixels = np.zeros((40, 80, 3), np.uint8)

@@ -57,7 +57,7 @@ def test_python_writes_the_page_too(quick: tuple[Audit, Path]) -> None:
     stored = json.loads((out / "summary.json").read_text())
     assert stored["audit"]["verdict"]["sentence"] == answer.verdict
     assert stored["audit"]["settings"]["steps"] == 2
-    assert stored["attacks"]["random"]["budget"] == {"norm": "Linf", "eps": 0.1, "k": 6}
+    assert stored["attacks"]["random"]["budget"] == {"norm": "Linf", "eps": 0.1, "k": 6, "map": "ig"}
     panels = answer.evaluation.panels
     assert panels is not None
     assert panels.attack == "ifia-topk"
@@ -174,6 +174,37 @@ def test_networks_nobody_here_wrote(name: str) -> None:
 def test_low_accuracy_is_questioned(digits) -> None:
     answer = audit(hf.models.build("digits-cnn", num_classes=10, seed=1), digits, QUICK)
     assert any("order of the network's outputs" in note for note in answer.notes)
+
+
+class Moved(torch.nn.Sequential):
+    """A network that remembers where it was moved to."""
+
+    def to(self, *where, **more):  # type: ignore[no-untyped-def]
+        self.places = [*getattr(self, "places", ()), *where]
+        return super().to(*where, **more)
+
+
+def test_the_network_is_moved_to_the_device(digits) -> None:
+    few = digits.subset(range(8))
+    options = {"labels": "predicted", "eps": 0.1, "steps": 1, "ig_steps": 2, "strong": False}
+    net = hf.Classifier(Moved(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
+    moved: list[object] = []
+    net.to = lambda where: moved.append(where) or net  # type: ignore[assignment, method-assign]
+    hf.audit(net, few, device="cpu", **options)
+    assert set(moved) == {torch.device("cpu")}
+    plain = Moved(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    attacks = hf.recipes.make_attacks(hf.recipes.AttackSettings(eps=0.1, steps=1, k=6, ig_steps=2), ["random"])
+    protocol = hf.EvaluationProtocol(attacks=attacks, panels=0)
+    hf.evaluate(plain, few, protocol, device="cpu")
+    assert plain.places == [torch.device("cpu")]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there(digits) -> None:
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+    for measure in (hf.audit, hf.evaluate):
+        with pytest.raises(hf.InputError, match=r"^expected a device this machine has, got 'cuda' .*; 'auto' selects"):
+            measure(net, digits.subset(range(4)), device="cuda")
 
 
 def test_bad_labels_option(digits) -> None:

@@ -95,7 +95,7 @@ def arguments(folder: Path) -> list[str]:
 def test_the_command_says_both_denominators_and_the_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments(tmp_path)) == 0
     out = capsys.readouterr().out
-    assert "40 images attacked; accuracy" in out
+    assert "40 images attacked, drawn from 360; accuracy" in out
     assert "on 360 images" in out
     assert "16 of 40 images took" in out
     assert "example-passes per image" in out

@@ -1,6 +1,7 @@
 """Hardening: the user's own names, types, frozen parts and modes; resume; any method, map and network."""
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from torch import nn
 import holdfast as hf
 from holdfast.experiment.hardening import job
 from holdfast.experiment.hardening.guarded import GuardedObjective
+from holdfast.storage.json_files import read_json
 from holdfast.training import Interrupted
 
 
@@ -87,8 +89,44 @@ def test_the_same_with_an_interruption_as_without(
         hf.harden(net, FEW, max_accuracy_drop=0.0, out=tmp_path / "part", resume=True, **FAST | {"eps": 0.2})
     hf.harden(net, FEW, max_accuracy_drop=0.0, out=tmp_path / "part", resume=True, **FAST)
     assert len(calls) == 4
-    for name in ("weights.safetensors", "after/examples.csv", "result.json"):
+    for name in ("weights.safetensors", "after/examples.csv"):
         assert (tmp_path / "part" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    results = [read_json(tmp_path / part / "result.json") for part in ("part", "whole")]
+    for result in results:
+        seconds = result.pop("seconds")
+        assert list(seconds) == ["audit before", "training", "audit after", "all"]
+        assert 0 < seconds["training"] <= seconds["all"]
+        result.pop("seal", None)
+    assert results[0] == results[1]
+    assert "It took " in (tmp_path / "part" / "report.html").read_text()
+
+
+def test_nothing_is_left_of_a_hardening_that_cannot_be_audited(
+    trained: dict[str, torch.Tensor], tmp_path: Path
+) -> None:
+    right = hf.Classifier(net_with(trained)).eval()(hf.data.to_float(FEW.x)).argmax(1) == FEW.y
+    good = FEW.subset(right.nonzero().flatten())
+    wrong = replace(good, y=(good.y + 1) % 10)
+    with pytest.raises(hf.InputError, match="images that the network predicts correctly, got none of"):
+        hf.harden(net_with(trained), wrong, out=tmp_path / "out", **FAST)
+    blind = net_with(trained)
+    with torch.no_grad():
+        blind.last.weight.zero_()
+        blind.last.bias.copy_(torch.eye(10)[3])
+    with pytest.raises(hf.InputError, match="maps with a ranking of pixels"):
+        hf.harden(blind, FEW, method="madry", out=tmp_path / "out", **FAST | {"limit": 20})
+    assert not (tmp_path / "out").exists()
+    hf.harden(net_with(trained), good, max_accuracy_drop=1.0, out=tmp_path / "out", **FAST)
+
+
+def test_notes_of_the_audits_are_said_once(trained: dict[str, torch.Tensor], tmp_path: Path) -> None:
+    noted = replace(FEW, notes=("1 of 201 image files cannot be read",))
+    found = hf.harden(net_with(trained).half(), noted, max_accuracy_drop=1.0, out=tmp_path, **FAST)
+    page = (tmp_path / "report.html").read_text()
+    for note in ("1 of 201 image files cannot be read", "the network is built in float16"):
+        assert str(found).count(note) == 1
+        assert page.count(note) == 1
+    assert found.view.verdict.startswith("This comparison cannot say whether the maps hold better: only 4 images")
 
 
 def test_original_weights_if_nothing_is_within_the_limit(trained: dict[str, torch.Tensor], monkeypatch) -> None:

@@ -1,6 +1,7 @@
 """The command `holdfast harden`: files, page, Ctrl-C, errors."""
 
 import json
+import re
 import shlex
 import signal
 import sys
@@ -29,6 +30,18 @@ def rigid():
 def small():
     return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 10))
 
+def partly_frozen():
+    net = loaded()
+    return nn.Sequential(*net[:4], nn.Dropout(0.5).eval(), net[4])
+
+class Bypassed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.end = nn.Conv2d(1, 4, 3, padding=1), nn.Linear(320, 10)
+
+    def forward(self, x):
+        return self.end(torch.cat([self.conv(x), x], 1).flatten(1))
+
 def loaded():
     net, state = small(), torch.load("w.pth", weights_only=True)["model"]["state_dict"]
     net.load_state_dict({name.removeprefix("module."): value for name, value in state.items()})
@@ -52,12 +65,17 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     sys.path.remove(str(tmp_path))
     torch.manual_seed(0)
-    net = small()
-    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
-    hf.fit(hf.recipes.natural(hf.Classifier(net)), hf.data.Loader(DIGITS, 50), optimizer, steps=60, progress=False)
+    net = fitted(small())
     halves = {f"module.{name}": v.half() if v.is_floating_point() else v for name, v in net.state_dict().items()}
     torch.save({"epoch": 3, "model": {"state_dict": halves}}, tmp_path / "w.pth")
     return tmp_path
+
+
+def fitted(net: torch.nn.Module) -> torch.nn.Module:
+    """The network after a short training on the digits."""
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
+    hf.fit(hf.recipes.natural(hf.Classifier(net)), hf.data.Loader(DIGITS, 50), optimizer, steps=60, progress=False)
+    return net
 
 
 def holdfast(line: str, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -93,6 +111,12 @@ def test_the_command(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert f"top-k {100 * gain['mean']:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]" in page
     assert result["verdict"] in page
     assert "nets_to_harden:small, before" in page
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page)
+    pictures = json.loads(data[1])["pictures"]
+    assert pictures
+    assert any([shot["run"] for shot in picture["shots"]] == [0, 1] for picture in pictures)  # before and after
+    for part in ("perturbed", "clean_map", "perturbed_map"):
+        assert all(shot[part].startswith("data:image/png") for picture in pictures for shot in picture["shots"])
     assert "holdfast harden --model nets_to_harden:small --data images" in page
     assert result["natural_accuracy_n"] == 20
 
@@ -161,12 +185,42 @@ def test_ctrl_c_prints_the_command_that_continues(
     assert json.loads(Path("h/result.json").read_text())["kept_step"] == 4
 
 
+@pytest.mark.parametrize("builder", ["partly_frozen", "loaded"])
+def test_layers_that_the_builder_froze_stay_so(project: Path, monkeypatch: pytest.MonkeyPatch, builder: str) -> None:
+    seen = []
+    forward = Objective.forward
+
+    def watched(self: Objective, *batch: torch.Tensor) -> object:
+        seen.append([layer.training for layer in self.model.net])
+        return forward(self, *batch)
+
+    monkeypatch.setattr(Objective, "forward", watched)
+    assert holdfast(f"harden --model nets_to_harden:{builder} --data images --out h {FAST_COMMAND}", monkeypatch) == 0
+    batch_norm_fixed = [True, False, True, True]
+    assert seen[0] == [*batch_norm_fixed, *([False] if builder == "partly_frozen" else []), True]
+    assert all(modes == seen[0] for modes in seen)
+
+
+def test_map_and_layer(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from nets_to_harden import Bypassed
+
+    torch.save(fitted(Bypassed()).state_dict(), "b.pt")
+    line = f"harden --model nets_to_harden:Bypassed --weights b.pt --data images --out h {FAST_COMMAND} --map gradcam"
+    assert holdfast(line, monkeypatch) == 2
+    assert "name the layer to use with --layer, one of net.conv" in capsys.readouterr().err
+    assert holdfast(f"{line} --layer conv", monkeypatch) == 0
+    plan = json.loads(Path("h/plan.json").read_text())["plan"]
+    assert (plan["method"]["map"], plan["method"]["layer"]) == ("gradcam", "conv")
+    assert holdfast(f"{line} --layer conv --resume --eps 0.2", monkeypatch) == 2
+    assert "expected --eps 0.1, as at the start of the run, got 0.2" in capsys.readouterr().err
+
+
 def test_ctrl_c_in_an_audit(project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     command = f"harden --model nets_to_harden:small --weights w.pth --data images --out h {FAST_COMMAND}"
-    monkeypatch.setattr(job, "audit", stopped)
+    monkeypatch.setattr(job, "run_audit", stopped)
     assert holdfast(command, monkeypatch) == 130
     assert capsys.readouterr().err == f"holdfast: interrupted; continue with: holdfast {command} --resume\n"
 
@@ -183,7 +237,10 @@ def test_errors_in_the_words_of_the_command(
         "harden --model nets_to_harden:small --data images --max-accuracy-drop 300": (
             "expected --max-accuracy-drop from 0 to 100, in points, got 300."
         ),
-        "harden --model nets_to_harden:small --data images --method-args lam=2": "settings of erar_plus among eps",
+        "harden --model nets_to_harden:small --data images --method-args lam=2": (
+            "expected --method-args of erar_plus among eps"
+        ),
+        "harden --model nets_to_harden:small --data images --method-args lam": "--method-args as key=value, got 'lam'",
     }.items():
         assert holdfast(line, monkeypatch) == 2
         assert text in capsys.readouterr().err

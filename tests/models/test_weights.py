@@ -1,6 +1,8 @@
 """Weights as people have them: every suffix, nested checkpoints, prefixes of wrappers, and a clear no for the rest."""
 
 import argparse
+import zipfile
+from collections import Counter, OrderedDict, defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,8 @@ from torch import Tensor, nn
 import holdfast as hf
 from holdfast.errors import DataError, HoldfastError, InputError
 from holdfast.experiment.weights import in_float32, put_weights
+from holdfast.models import weight_files
+from holdfast.models.plain_globals import NumberType, scalar
 from holdfast.models.weight_files import STATE_KEYS, SUFFIXES, TORCH_SUFFIXES, find_weights, read_torch_file
 from holdfast.models.weight_names import PREFIXES, compare, fit_weights
 
@@ -53,6 +57,14 @@ def test_every_suffix(tmp_path: Path, trained: nn.Module, suffix: str) -> None:
         lambda state: {"state_dict": state, "epoch": 3, "best": torch.tensor(0.5)},
         lambda state: {"model": state, "optimizer": {"state": {0: {"step": torch.tensor(1.0)}}}},
         lambda state: {"model_state_dict": state, "args": argparse.Namespace(lr=0.1)},
+        lambda state: {"state_dict": state, "best_acc": np.float64(0.5), "last": np.float32(1), "n": np.int64(3)},
+        lambda state: {
+            "state_dict": state,
+            "log": defaultdict(list, loss=[0.5]),
+            "n": Counter(),
+            "o": OrderedDict(a=1),
+        },
+        lambda state: {"state_dict": state, "by_class": defaultdict(float, {0: np.bool_(True)})},
         lambda state: {"net": state},
         lambda state: {"ema": state},
         lambda state: {"model": {"state_dict": state}},
@@ -64,6 +76,34 @@ def test_every_suffix(tmp_path: Path, trained: nn.Module, suffix: str) -> None:
 def test_nested_checkpoints(tmp_path: Path, trained: nn.Module, wrap) -> None:
     torch.save(wrap(trained.state_dict()), tmp_path / "last.ckpt")
     assert torch.equal(logits(tmp_path / "last.ckpt"), trained(X))
+
+
+@pytest.mark.parametrize("suffix", [".th", ".pt"])
+def test_files_of_old_versions_of_pytorch(tmp_path: Path, trained: nn.Module, suffix: str) -> None:
+    content = {"state_dict": trained.state_dict(), "best_prec1": np.float64(91.5), "log": defaultdict(list)}
+    torch.save(content, tmp_path / f"old{suffix}", _use_new_zipfile_serialization=False)
+    assert not zipfile.is_zipfile(tmp_path / f"old{suffix}")
+    assert torch.equal(logits(tmp_path / f"old{suffix}"), trained(X))
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("value", [0.5, -3, True, 2 - 1j])
+def test_numbers_of_numpy_are_read_as_plain_numbers(tmp_path: Path, value: complex, order: str) -> None:
+    number = np.array(value).astype(np.array(value).dtype.newbyteorder(order))[()]
+    torch.save({"best": number, "w": torch.zeros(1)}, tmp_path / "w.pt")
+    found = weight_files._loaded(tmp_path / "w.pt")["best"]
+    assert (found, type(found)) == (value, type(value))
+
+
+def test_a_crafted_type_of_numpy_reaches_no_code_of_numpy() -> None:
+    kind = NumberType("f8")
+    kind.__setstate__((3, "<", None, ("a",), {"a": 1}, 8, 8, 63))  # flags that claim Python objects in memory
+    assert kind.to_numpy() == np.dtype("<f8")
+    for code in ("O", "V8", "S4", "O8", "f8,f8", "M8", "(2,)f8"):
+        with pytest.raises(ValueError, match="not a number"):
+            NumberType(code).to_numpy()
+    with pytest.raises(ValueError, match="buffer"):
+        scalar(NumberType("f8"), b"1234")
 
 
 def test_of_several_sets_the_plain_one_is_taken_and_said(tmp_path: Path, trained: nn.Module) -> None:
@@ -181,7 +221,11 @@ class Foreign(nn.Module):
     ("content", "message"),
     [
         (Foreign(), r"a pickled object \(.*Foreign\), which could execute code; save the weights alone"),
-        ({"state_dict": small().state_dict(), "best": np.float64(1)}, r"pickled object \(numpy.*scalar\)"),
+        ({"state_dict": small().state_dict(), "out": Path("runs")}, r"pickled object \(pathlib.*PosixPath\)"),
+        ({"state_dict": small().state_dict(), "best": np.ones(2)}, r"pickled object \(numpy.*_reconstruct\)"),
+        ({"state_dict": small().state_dict(), "best": np.str_("a")}, "cannot read w.pt .*not a number"),
+        ({"state_dict": small().state_dict(), "day": np.datetime64(1, "D")}, "cannot read w.pt .*not a number"),
+        ({"state_dict": small().state_dict(), "f": defaultdict(small)}, "could execute code|cannot read w.pt"),
         (torch.zeros(3), "a state dict in w.pt, got an object of type Tensor"),
         ({"epoch": 3}, "tensors in w.pt, got only epoch"),
         ({}, "tensors in w.pt, got only nothing"),

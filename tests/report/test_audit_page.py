@@ -3,6 +3,7 @@
 import base64
 import io
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tests.report.runs import write_audit, write_doubtful_audit, write_run
+from tests.report.runs import BETTER, write_audit, write_doubtful_audit, write_run
 
+from holdfast.cli import main
 from holdfast.report import view_runs
 from holdfast.report.html import report_html
 from holdfast.report.lead import attacked
@@ -162,6 +164,56 @@ def test_runs_with_different_budgets_are_not_compared(tmp_path: Path) -> None:
     assert "minus" not in said
     assert "were attacked with different budgets (ε = 8/255, k = 12; ε = 0.3, k = 12)" in said
     assert "street-signs, ε = 0.3, k = 12" in said
+
+
+SETTINGS = {"eps": 8 / 255, "passes": 2000, "steps": 50, "map": "ig", "seed": 7}
+
+
+def test_audits_of_different_maps_are_not_compared(tmp_path: Path) -> None:
+    folders = mixed(tmp_path, settings=SETTINGS | {"map": "gradcam"})
+    views = view_runs([read_run(folder) for folder in folders])
+    groups = ["street-signs, ε = 8/255, k = 12, map ig", "street-signs, ε = 8/255, k = 12, map gradcam"]
+    assert [view.group for view in views] == groups
+    said = words(page_of(*folders))
+    assert "minus" not in said
+    assert "runs on street-signs were attacked on different maps (ε = 8/255, k = 12, map ig; " in said
+
+
+def test_the_first_of_several_maps_is_compared(tmp_path: Path) -> None:
+    folders = mixed(tmp_path, settings=SETTINGS | {"maps": ["ig", "gradcam"]})
+    assert {view.group for view in view_runs([read_run(folder) for folder in folders])} == {"street-signs"}
+
+
+def test_different_passes_are_noted(tmp_path: Path) -> None:
+    folders = mixed(tmp_path, settings=SETTINGS | {"passes": 8000})
+    said = words(page_of(*folders))
+    assert (
+        "the strongest attack had different budgets per image (nets:resnet18 2,000 passes, nets:hardened 8,000" in said
+    )
+    assert "minus" in said
+    assert "different budgets" not in words(page_of(*mixed(tmp_path / "same", settings=SETTINGS)))
+
+
+def test_two_audits_have_their_notes_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    told = ["the network returns probabilities"]
+    audits = [
+        write_audit(tmp_path / name, model=f"nets:{name}", notes="ran out of time", told=[*told, f"about {name}"])
+        for name in ("a", "b")
+    ]
+    said = words(page_of(*audits))
+    for note in (*told, "about a", "about b", "strongest, random: ran out of time"):
+        assert said.count(note) == 1
+    assert main(["report", *map(str, audits), "--out", str(tmp_path / "page.html")]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("note: nets:a, nets:b: the network returns probabilities") == 1
+    assert "note: nets:b: about b" in printed
+
+
+def test_the_notes_of_both_audits_are_in_the_comparison_and_not_below_it(tmp_path: Path) -> None:
+    audits = [write_audit(tmp_path / name, model=f"nets:{name}", told=["softmax"]) for name in ("before", "after")]
+    views = view_runs([read_run(folder) for folder in audits])
+    said = words(report_html(views, before_after=replace(BETTER, notes=("softmax",))))
+    assert said.count("softmax") == 1
 
 
 def test_different_k_is_a_different_budget(tmp_path: Path) -> None:

@@ -32,6 +32,39 @@ def test_the_interval_decides(low: float, high: float, start: str) -> None:
     assert found.verdict.startswith(f"{start}: under the reference attack (ifia-topk) the median")
 
 
+def test_few_pairs_cannot_say() -> None:
+    three = replace(BETTER.gains["top_k"], n=3)
+    assert replace(BETTER, gains={"top_k": three}).verdict == (
+        "This comparison cannot say whether the maps hold better: only 3 images were attacked before and after, and at "
+        "least 20 are needed."
+    )
+    one = replace(BETTER, gains={"top_k": replace(three, n=1)})
+    assert "only 1 image was attacked before and after" in one.verdict
+    assert replace(BETTER, gains={"top_k": replace(three, n=20)}).verdict.startswith("The maps hold better")
+
+
+def test_doubts_about_the_side_that_seems_better() -> None:
+    doubts = (("the attack is weaker than noise",), ("accuracy is 10 %, near chance", "half of the attacks failed"))
+    found = replace(BETTER, doubts=doubts)
+    assert found.verdict == (
+        "This comparison cannot say whether the maps hold better: after hardening, accuracy is 10 %, near chance; half "
+        "of the attacks failed."
+    )
+    assert found.plain()["verdict"] == found.verdict
+    worse = replace(found, gains={"top_k": gain("top_k", -0.2, -0.3, -0.1)})
+    assert worse.verdict.endswith("before hardening, the attack is weaker than noise.")
+    assert replace(worse, doubts=((), doubts[1])).verdict.startswith("The maps hold less well")
+
+
+def test_the_time_is_said() -> None:
+    timed = replace(BETTER, seconds={"audit before": 30.2, "training": 150.0, "audit after": 31.0, "all": 240.0})
+    assert timed.took == "It took 4.0 minutes: audit before 30 s, training 2.5 minutes, audit after 31 s."
+    assert timed.took in timed.text()
+    assert timed.plain()["seconds"]["all"] == 240.0
+    assert BETTER.took == ""
+    assert "It took" not in BETTER.text()
+
+
 def test_nothing_to_compare() -> None:
     assert "The network was not changed" in replace(BETTER, unchanged=True).verdict
     assert replace(BETTER, gains={}).verdict.startswith("There is no comparison")

@@ -84,6 +84,15 @@ def test_weak_and_failed_attacks_search_longer_once() -> None:
     assert commands(summary) == [f"{command} --data images --limit 24 --passes 8000 --out runs/audit-longer"]
 
 
+def test_multiplied_passes_are_not_multiplied_again() -> None:
+    summary = audited("cannot say", "weak attack", words=[*RUN, "--thorough"], settings={"passes": 20000, "steps": 50})
+    assert "--thorough --steps 200" in commands(summary)[0]
+    summary["audit"]["verdict"]["attack"] = "strongest"
+    assert commands(summary) == [
+        "holdfast audit --model runs/natural --data images --limit 24 --passes 80000 --out runs/audit-longer"
+    ]
+
+
 def test_labels_in_doubt() -> None:
     (step,) = next_steps(audited("cannot say", "near chance", words=RUN))
     assert "order of the classes" in step.text

@@ -6,7 +6,16 @@ import pytest
 from tests.runs.material import INFO, example_row
 
 from holdfast.runs import RunInfo, add_verdict, judge, summarise
-from holdfast.runs.verdict import FRAGILE, MAX_FAILED, MIN_ATTACKED, MIN_SKILL, ROBUST, decisive
+from holdfast.runs.verdict import (
+    FRAGILE,
+    MAX_FAILED,
+    MIN_ATTACKED,
+    MIN_SKILL,
+    NEAR_CHANCE,
+    ROBUST,
+    decisive,
+    doubts_of_gain,
+)
 
 TEN = [str(label) for label in range(10)]
 DONE = {"audit": {"k": 12, "labels": "given"}}
@@ -92,12 +101,36 @@ def test_few_images() -> None:
 
 @pytest.mark.parametrize(("classes", "limit"), [(10, 0.19), (2, 0.55)])
 def test_accuracy_near_chance(classes: int, limit: float) -> None:
-    """Chance + MIN_SKILL (1 - chance): 0.1 + 0.09 for ten classes, 0.5 + 0.05 for two."""
-    assert MIN_SKILL == 0.1
+    """Chance + NEAR_CHANCE (1 - chance): 0.1 + 0.09 for ten classes, 0.5 + 0.05 for two."""
+    assert NEAR_CHANCE == 0.1
     assert judge(summary(0.3, accuracy=limit + 0.001, classes=classes)).answer == "not robust"
     verdict = judge(summary(0.3, accuracy=limit - 0.001, classes=classes))
     assert verdict.answer == "cannot say"
     assert f"near chance for {classes} classes" in verdict.reasons["near chance"]
+
+
+@pytest.mark.parametrize(("classes", "limit"), [(10, 0.325), (2, 0.625)])
+@pytest.mark.parametrize(("kept", "answer"), [(0.9, "robust"), (0.6, "partly robust"), (0.3, "not robust")])
+def test_little_better_than_chance_is_not_called_robust(classes: int, limit: float, kept: float, answer: str) -> None:
+    """Chance + MIN_SKILL (1 - chance): 0.1 + 0.225 for ten classes, 0.5 + 0.125 for two."""
+    assert MIN_SKILL == 0.25
+    assert judge(summary(kept, accuracy=limit + 0.001, classes=classes)).answer == answer
+    below = judge(summary(kept, accuracy=limit - 0.001, classes=classes))
+    assert below.answer == ("not robust" if answer == "not robust" else "cannot say")
+
+
+def test_a_quarter_right_on_ten_classes() -> None:
+    verdict = judge(summary(0.95, accuracy=0.25))
+    assert verdict.answer == "cannot say"
+    assert verdict.reasons == {"near chance": "accuracy is 25 %, little better than chance for 10 classes"}
+    assert judge(summary(0.3, accuracy=0.25)).answer == "not robust"
+
+
+def test_doubts_of_a_gain_count_for_broken_maps_too() -> None:
+    found = summary(0.3, failed=0.5, accuracy=0.25, gain=(-0.1, -0.2))
+    assert judge(found).answer == "not robust"
+    assert list(doubts_of_gain(found)) == ["near chance", "failed attacks", "weak attack"]
+    assert doubts_of_gain(summary(0.3)) == {}
 
 
 def test_one_class_has_no_chance_level() -> None:

@@ -1,7 +1,7 @@
 """Registry of maps by name, for configs and commands. To add one, write its file and add it to `MAPS`."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from holdfast.attribution.gradcam import GradCAM
@@ -23,6 +23,17 @@ MAPS: dict[str, Callable[..., Attribution]] = {
     "gradcam++": GradCAMPlusPlus,
 }
 """Name -> constructor. The keyword arguments of the constructor are the options of the map."""
+
+LAYERED = ("gradcam", "gradcam++")
+"""The maps of the features of a layer, which `layer` names."""
+
+
+def check_layer(layer: str | None, maps: Iterable[str]) -> None:
+    """Refuse the name of a layer if none of the maps, given by their names, uses it."""
+    maps = tuple(maps)
+    if layer is not None and not set(maps) & set(LAYERED):
+        fix = f"leave it out, or use the map {LAYERED[0]}"
+        raise expected(f"layer only with the maps {' and '.join(LAYERED)}", got=", ".join(maps), fix=fix)
 
 
 def make_map(name: str, options: Mapping[str, Any] | None = None, **offered: Any) -> Attribution:

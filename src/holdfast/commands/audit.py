@@ -41,6 +41,7 @@ def audit(
     limit: int | None = 64,
     minutes: float | None = None,
     maps: Annotated[tuple[str, ...], arg(aliases=("--map",))] = ("ig",),
+    layer: str | None = None,
     strong: bool = True,
     thorough: bool = False,
     attacks: tuple[str, ...] = (),
@@ -103,6 +104,8 @@ def audit(
         minutes: Time limit: attack at most --limit images, as many as fit, with fewer passes if need be.
         maps: Explanation to audit: ig, gradient, input-x-gradient, smoothgrad, gradcam or gradcam++. Several are
             compared on the same images, and the first line of the result says which of them holds best.
+        layer: Layer of gradcam and gradcam++, by the name of a module of the network or its end; by default the last
+            layer with spatial features that nothing bypasses.
         thorough: Give the attacks ten times the passes.
         strong: Run the strongest attack; --no-strong runs the reference attack of the papers (ifia-topk) instead.
         attacks: Run these attacks instead of the default ones, for example: ifia-topk ifia-cosine random.
@@ -122,8 +125,8 @@ def audit(
     from holdfast.evaluation.audit_time import fit_to_minutes
     from holdfast.evaluation.certify import certify_audit
     from holdfast.experiment.audit_inputs import open_images
-    from holdfast.experiment.layout import check_not_training_run
     from holdfast.experiment.networks import open_model
+    from holdfast.runs.folders import check_not_training_run
     from holdfast.training import joined, pick_device
 
     console, where = Console(quiet=not leads()), pick_device(device)
@@ -144,6 +147,7 @@ def audit(
         search_ig_steps=search_ig_steps,
         limit=limit,
         maps=maps,
+        layer=layer,
         strong=strong,
         attacks=attacks or None,
         apgd=apgd,
@@ -237,19 +241,30 @@ def _interrupted(out: Path, words: list[str]) -> Exception:
 
 
 def _without_minutes(words: list[str], settings: "AuditSettings") -> list[str]:
-    """The command's words with the images and steps that --minutes chose in its place, so that the rows fit."""
+    """The command's words with the images and steps that --minutes chose in its place, so that the rows fit.
+
+    --thorough is left out where passes are written, since they are multiplied already.
+    """
     place = next((at for at, word in enumerate(words) if word.partition("=")[0] == "--minutes"), None)
     if place is None:
         return words
     behind = place + (1 if "=" in words[place] else 2)
-    depth = ["--passes", str(settings.passes)] if settings.strong else ["--steps", str(settings.steps)]
-    chosen = ["--limit", str(settings.limit), *depth]
-    return [*words[:place], *words[behind:], *chosen]
+    unit, depth = _depth(settings)
+    kept = [word for word in (*words[:place], *words[behind:]) if unit != "passes" or word != "--thorough"]
+    return [*kept, "--limit", str(settings.limit), f"--{unit}", str(depth)]
+
+
+def _depth(settings: "AuditSettings") -> tuple[str, int]:
+    """What --minutes chose besides the images: passes if the strongest attack is run, else steps."""
+    from holdfast.runs.names import STRONGEST
+
+    return ("passes", settings.passes) if STRONGEST in settings.attack_names else ("steps", settings.steps)
 
 
 def _fits(settings: "AuditSettings", minutes: float) -> str:
     """How many images and passes, or steps, fit into the time."""
-    depth = f"{settings.passes:,} passes" if settings.strong else f"{settings.steps:,} steps"
+    unit, number = _depth(settings)
+    depth = f"{number:,} {unit}"
     time = "1 minute" if minutes == 1 else f"{minutes:g} minutes"
     if settings.limit == 1:
         return f"1 image with {depth} fits into {time}"

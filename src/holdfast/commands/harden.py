@@ -20,7 +20,8 @@ def harden(
     out: Path = Path("runs/harden"),
     minutes: float = 60.0,
     method: str = "erar_plus",
-    maps: str = "ig",
+    maps: Annotated[str, arg(aliases=("--map",))] = "ig",
+    layer: str | None = None,
     eps: Number = "8/255",
     max_accuracy_drop: float = 2.0,
     resume: bool = False,
@@ -69,6 +70,8 @@ def harden(
         minutes: Time for everything: it decides on the number of training steps and of audited images.
         method: Training method, as in `holdfast presets`; erar_plus needs no search of second order.
         maps: Explanation to harden: ig, gradient, input-x-gradient, smoothgrad or gradcam.
+        layer: Layer of gradcam, by the name of a module of the network or its end; by default the last layer with
+            spatial features that nothing bypasses.
         eps: Largest change per pixel, as a number or a fraction; pixels are in [0, 1].
         max_accuracy_drop: Largest loss of accuracy on held-out images, in points.
         resume: Continue the run in the output folder; the result equals that of an uninterrupted run.
@@ -112,7 +115,8 @@ def harden(
         minutes=minutes,
         method=method,
         map=maps,
-        method_settings=parse_arguments(method_args),
+        layer=layer,
+        method_settings=parse_arguments(method_args, "--method-args", "weight=8 trades_weight=1"),
         max_accuracy_drop=max_accuracy_drop / 100,
         holdout=holdout,
         steps=steps,
@@ -138,7 +142,7 @@ def harden(
     try:
         with measuring(console, quiet) as on_progress:
             found = run(
-                opened.network,
+                opened.for_training(),
                 train,
                 settings,
                 held_out=held_out,

@@ -29,7 +29,7 @@ def list_presets(dataset: str = "", /) -> None:
         raise expected(f"a dataset with presets ({', '.join(DATASETS)})", got=repr(dataset), fix=fix)
     console = Console()
     for name in [dataset] if dataset else DATASETS:
-        console.print(_table(name))
+        console.print(_table(name, console.width), crop=False, soft_wrap=True)
     for tier, meaning in TIERS.items():
         console.print(f"{tier}: {meaning}", highlight=False)
 
@@ -76,21 +76,49 @@ def diff_presets(a: str, b: str, /) -> None:
     Console().print(table if changed else f"{one.preset} and {two.preset} have the same settings", highlight=False)
 
 
-def _table(dataset: str) -> "Table":
-    """One row per method, one column per tier of the dataset."""
+def _table(dataset: str, room: int) -> "Table":
+    """One row per method, one column per tier of the dataset; where there is no room, sizes fold, but never names."""
     from rich.table import Column, Table
 
     from holdfast.config.presets import TIERS, load_preset, preset_names
 
     names = [name for name in preset_names() if name.partition("/")[0] == dataset]
-    methods = dict.fromkeys(name.partition(":")[0] for name in names)
+    methods = list(dict.fromkeys(name.partition(":")[0] for name in names))
     tiers = [tier for tier in TIERS if any(name.endswith(f":{tier}") for name in names)]
-    sizes = (Column(f":{tier}", overflow="fold") for tier in tiers)  # in a narrow terminal these fold, not the names
-    table = Table(Column("preset", no_wrap=True), *sizes, box=None, title=dataset, title_justify="left")
-    for method in methods:
-        full = [f"{method}:{tier}" for tier in tiers]
-        table.add_row(method, *(_size(load_preset(name).train) if name in names else "-" for name in full))
+    columns = [
+        [f":{tier}", *(_size(load_preset(name).train) if name in names else "-" for name in full)]
+        for tier in tiers
+        for full in [[f"{method}:{tier}" for method in methods]]
+    ]
+    first = max(map(len, methods))
+    gap = 2 if first + _taken(_widths(columns, 0, 2), 2) <= room else 1
+    widths = _widths(columns, room - first, gap)
+    heads = (Column(column[0], width=width) for column, width in zip(columns, widths, strict=True))
+    look: dict[str, Any] = {"box": None, "title_justify": "left", "padding": (0, gap, 0, 0), "pad_edge": False}
+    table = Table(Column("preset", width=first), *heads, title=dataset, width=first + _taken(widths, gap), **look)
+    for row in zip(methods, *(column[1:] for column in columns), strict=True):
+        table.add_row(*row)
     return table
+
+
+def _taken(widths: list[int], gap: int) -> int:
+    """What columns take right of the first one, with a gap before each."""
+    return sum(widths) + gap * len(widths)
+
+
+def _widths(columns: list[list[str]], room: int, gap: int) -> list[int]:
+    """Widths of columns, each a header and its cells: the header fits, cells may fold between words; the last first.
+
+    >>> _widths([[":released-code", "90,000 x 50"], [":cpu", "2,600 x 50"]], 30, 2)
+    [14, 10]
+    >>> _widths([[":released-code", "90,000 x 50"], [":cpu", "2,600 x 50"]], 23, 2)
+    [14, 5]
+    """
+    widths = [max(len(column[0]), *(len(word) for cell in column for word in cell.split())) for column in columns]
+    for at in reversed(range(len(columns))):
+        spare = max(0, room - _taken(widths, gap))
+        widths[at] += min(spare, max(map(len, columns[at])) - widths[at])
+    return widths
 
 
 def _size(train: Any) -> str:

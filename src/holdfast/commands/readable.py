@@ -10,7 +10,7 @@ NAMES = {int: "INT", float: "FLOAT", str: "STR"}
 
 
 def with_readable_types(command: Callable[..., Any]) -> None:
-    """Name the types of the options of `command` that may be None; everything else stays as tyro shows it.
+    """Name the types of the options of `command` that may be None, and empty defaults; the rest stays as tyro shows it.
 
     The fields of a parameter that is a dataclass, as `--slurm.memory`, are options, too.
     """
@@ -27,6 +27,8 @@ def with_readable_types(command: Callable[..., Any]) -> None:
             default = parameters[name].default
             hint = "" if default is None else f"(default: {default})"
             command.__annotations__[name] = Annotated[kind, arg(metavar=shown, help_behavior_hint=hint)]
+        elif origin is tuple and parameters[name].default == ():
+            command.__annotations__[name] = Annotated[kind, arg(help_behavior_hint="(default: none)")]
 
 
 def type_name(kind: Any) -> str:

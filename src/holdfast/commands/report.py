@@ -58,12 +58,15 @@ def report(
 
 def _report(views: "tuple[RunView, ...]", out: Path, title: str, console: "Console") -> list[Path]:
     from holdfast.report import write_report
+    from holdfast.report.html import page_notes
     from holdfast.report.render import to_rich
     from holdfast.report.tables import results_table
     from holdfast.report.view import datasets
 
     for group in datasets(views).values():
         console.print(to_rich(results_table(group)))
+    for label, note in page_notes([view for view in views if view.audit is not None]):
+        console.print(f"note: {label}: {note}", markup=False, emoji=False, highlight=False, soft_wrap=True)
     return write_report(views, out, title=title)
 
 

@@ -72,9 +72,11 @@ def train(
     changes += [(key, text) for key, text in overrides]
     from holdfast.config import changes_of_file, radius_notes
     from holdfast.experiment.layout import has_checkpoint
+    from holdfast.runs.folders import check_not_measured
     from holdfast.training import joined, pick_device
 
     folder = out or _default_folder(preset, config, seed or 0, resume, _own_name(preset, model, data))
+    check_not_measured(folder)  # before the runs that this one starts from are trained
     settings = _config(preset, config, folder, resume, changes)
     in_file = () if config is None else changes_of_file(config)
     for note in () if resume else radius_notes(settings, changes, in_file):

@@ -54,8 +54,10 @@ def apply_overrides(values: Mapping[str, Any], overrides: Sequence[Override]) ->
     return changed
 
 
-def parse_arguments(words: Sequence[str]) -> dict[str, Any]:
-    """The arguments `key=value` of a builder, each value as what it is: a truth value, number, list or text.
+def parse_arguments(
+    words: Sequence[str], option: str = "--model-args", example: str = "num_classes=10 width=2"
+) -> dict[str, Any]:
+    """The arguments `key=value` of an option, each value as what it is: a truth value, number, list or text.
 
     >>> parse_arguments(["num_classes=10", "pretrained=false", "name=small"])
     {'num_classes': 10, 'pretrained': False, 'name': 'small'}
@@ -64,7 +66,7 @@ def parse_arguments(words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or not key.isidentifier():
-            raise expected("arguments as key=value", got=repr(word), fix="write for example num_classes=10 width=2")
+            raise expected(f"{option} as key=value", got=repr(word), fix=f"write for example {option} {example}")
         found[key] = None if value.lower() == "none" else _literal(value)
     return found
 

@@ -26,12 +26,13 @@ from holdfast.evaluation.audit_settings import (
     share_of,
 )
 from holdfast.evaluation.evaluate import evaluate
-from holdfast.evaluation.preflight import check_before_attacks
+from holdfast.evaluation.preflight import check_before_attacks, check_second_order
 from holdfast.evaluation.protocol import EvaluationProtocol, OnProgress, check_protocol
 from holdfast.evaluation.relabel import relabelled
 from holdfast.models import Classifier
 from holdfast.models.probe import probe_as_they_are
 from holdfast.report import view_runs, write_report
+from holdfast.runs.folders import check_not_training_run
 from holdfast.runs.names import attack_of
 from holdfast.runs.provenance import without_folders
 from holdfast.runs.run import read_run
@@ -63,7 +64,7 @@ def audit(
     options are the fields of `AuditSettings`; pass them as keyword arguments or as `settings`. `labels="predicted"`
     explains the predicted class instead of the given label; use it for images without labels. `out` is a folder for
     rows, summary and the page report.html; an interrupted audit resumes from it. `notes` on the network are kept with
-    those on data and accuracy.
+    those on data and accuracy. With a `device`, the network is moved there, as `Module.to` does, and so are the images.
 
     `model_name` and `data_name` are how the page calls the network and the data; by default the name of its class and
     of the dataset. `origin` is for the commands that the page recommends: `command`, the words of the command line, and
@@ -75,20 +76,39 @@ def audit(
     >>> hf.audit(net, data, labels="predicted", eps=0.1, steps=2, ig_steps=3, limit=8, strong=False)
     Audit(DigitsCNN on digits: cannot say, 8 images)
     """
-    settings, data = _settings(settings, options), as_dataset(data)
-    device = None if device is None else pick_device(str(device))
-    network = model if isinstance(model, Classifier) else Classifier(model)
+    settings = _settings(settings, options)
     if labels not in ("given", "predicted"):
         raise expected("labels = 'given' or 'predicted'", got=repr(labels))
+    if out is not None:
+        check_not_training_run(Path(out))
+    names: dict[str, Any] = {"model_name": model_name, "data_name": data_name, "origin": origin}
+    shared: dict[str, Any] = {"labels": labels, "out": out, "device": device, "on_progress": on_progress}
+    return run_audit(model, data, settings, notes=notes, **shared, **names)
+
+
+def run_audit(
+    model: nn.Module,
+    data: Dataset | Iterable[Any],
+    settings: AuditSettings,
+    *,
+    labels: str = "given",
+    out: Path | str | None = None,
+    device: torch.device | str | None = None,
+    on_progress: OnProgress | None = None,
+    notes: Iterable[str] = (),
+    model_name: str = "",
+    data_name: str = "",
+    origin: Mapping[str, Any] | None = None,
+) -> Audit:
+    """The same as `audit`, in any folder: that of a hardening holds the audit of its result beside the weights."""
+    data, device = as_dataset(data), None if device is None else pick_device(str(device))
+    network = model if isinstance(model, Classifier) else Classifier(model)
+    if device is not None:
+        network.to(device)
     probe_as_they_are(network, to_float(data.x[:2], device))
     if labels == "predicted":
         data = relabelled(network, data, device)
-    k = settings.top_k(data)
-    protocol = protocol_of_audit(settings, k)
-    check_protocol(protocol, data)
-    limit = number_of_images(data, settings)
-    for one in settings.by_map.values():
-        check_before_attacks(network, data.stratified(limit, settings.seed), explained_map(one), device)
+    protocol, k = check_audit(network, data, settings, device), settings.top_k(data)
     named, command = model_name or type(network.net).__name__, tuple((origin or {}).get("command", ()))
     about: dict[str, Any] = {
         "model": without_folders(named),
@@ -118,6 +138,19 @@ def audit(
         raise
     write_page(out, info)
     return Audit(evaluation=done, settings=settings, k=k, command=command)
+
+
+def check_audit(
+    network: Classifier, data: Dataset, settings: AuditSettings, device: torch.device | str | None
+) -> EvaluationProtocol:
+    """The protocol of an audit; raises if it cannot be measured, before anything is attacked or written."""
+    protocol = protocol_of_audit(settings, settings.top_k(data))
+    check_protocol(protocol, data)
+    audited = data.stratified(number_of_images(data, settings), settings.seed)
+    for one in settings.by_map.values():
+        check_before_attacks(network, audited, explained_map(one), device)
+    check_second_order(network, audited, protocol.attacks.values(), device)
+    return protocol
 
 
 def _small_budget(

@@ -105,13 +105,18 @@ class Audit:
         summary, eps = self.summary, eps_text(self.settings.eps)
         attacked = summary["attacks"].get(summary["audit"]["verdict"]["attack"], {}).get("top_k", {}).get("n", 0)
         lines = [
-            f"{attacked} of {summary['n']} images attacked; {self._accuracy()}",
+            f"{attacked} {self._drawn()}; {self._accuracy()}",
             f"medians under a perturbation of at most {eps} per pixel that keeps the prediction:",
             f"  {'':18s}{'top ' + str(self.k) + ' kept':>16s}{'Kendall':>12s}{'attack failed':>20s}",
         ]
         for explanation in dict.fromkeys(map_of(name) for name in self.settings.attack_names):
             lines += self._of_map(explanation)
         return [*lines, *self._image_line()]
+
+    def _drawn(self) -> str:
+        """How many images there were to attack, and of how many they are a sample."""
+        drawn, images = self.summary["n"], self.summary["audit"]["images"]
+        return f"of {drawn} images attacked" + (f", drawn from {images:,}" if images > drawn else "")
 
     def _of_map(self, explanation: str) -> list[str]:
         """One line per attack on a map, with the name of the map above them if there are several."""

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from holdfast.attacks.base import ExplanationAttack
 from holdfast.attribution import make_map
+from holdfast.attribution.registry import LAYERED, check_layer
 from holdfast.config import check_eps
 from holdfast.data.dataset import Dataset
 from holdfast.errors import expected
@@ -32,6 +33,7 @@ class AuditSettings:
     `limit` images; `apgd` adds Auto-PGD on the cross-entropy and on the difference of logits ratio. `map` names the
     explanation (`holdfast.attribution.MAPS`); `attribution` replaces it by an attribution object of your own. `maps`
     replaces both by several, names or objects, which are compared on the same images; each gets the same passes.
+    `layer` names the layer of Grad-CAM and Grad-CAM++; by default they choose it.
 
     The audit runs the strongest attack on the map of the centred logit, which decides, and on that of the true logit,
     and random noise as the control. `passes` is the budget in example-passes per image for all of them together. With
@@ -61,6 +63,7 @@ class AuditSettings:
     attribution: Attribution | None = None
     attacks: tuple[str, ...] | None = None
     maps: tuple[str | Attribution, ...] = ()
+    layer: str | None = None
 
     def __post_init__(self) -> None:
         check_eps(self.eps)
@@ -68,6 +71,7 @@ class AuditSettings:
             raise expected("passes >= 1", got=self.passes)
         if len(names := self.map_names) != len(set(names)):
             raise expected("maps with different names", got=", ".join(names))
+        check_layer(self.layer, names)
 
     @property
     def map_names(self) -> tuple[str, ...]:
@@ -80,8 +84,11 @@ class AuditSettings:
         if not self.maps:
             return {self.map_names[0]: self}
         options = ({"map": one} if isinstance(one, str) else {"attribution": one} for one in self.maps)
-        alone = replace(self, maps=(), map="ig", attribution=None)
-        return {name: replace(alone, **option) for name, option in zip(self.map_names, options, strict=True)}
+        alone = replace(self, maps=(), map="ig", attribution=None, layer=None)
+        return {
+            name: replace(alone, layer=self.layer if name in LAYERED else None, **option)
+            for name, option in zip(self.map_names, options, strict=True)
+        }
 
     @property
     def attack_names(self) -> tuple[str, ...]:
@@ -144,6 +151,7 @@ def _attacks(settings: AuditSettings, k: int, together: tuple[str, ...]) -> dict
     search = settings.search_ig_steps if getattr(explained, "points", 1) > settings.search_ig_steps else None
     strong = {"ig_steps": settings.ig_steps, "judge_points": settings.search_ig_steps}
     centred = decisive(settings.own_attacks) == STRONGEST and settings.attribution is None
+    layer = {} if settings.layer is None else {"layer": settings.layer}
 
     def shared(name: str) -> AttackSettings:
         return AttackSettings(
@@ -152,7 +160,8 @@ def _attacks(settings: AuditSettings, k: int, together: tuple[str, ...]) -> dict
             k=k,
             ig_steps=settings.ig_steps,
             map=settings.map,
-            map_options={"score": "centred-logit"} if centred and name == CONTROL else {},  # that of the verdict
+            # the score of the control is that of the verdict
+            map_options=layer | ({"score": "centred-logit"} if centred and name == CONTROL else {}),
             attribution=settings.attribution,
             search_ig_steps=search,
             strongest=strong | {"passes": max(1, round(share_of(name, together) * settings.passes))},
@@ -172,4 +181,4 @@ def share_of(name: str, together: tuple[str, ...]) -> float:
 
 def explained_map(settings: AuditSettings) -> Attribution:
     """The map that the settings name."""
-    return settings.attribution or make_map(settings.map, steps=settings.ig_steps)
+    return settings.attribution or make_map(settings.map, steps=settings.ig_steps, layer=settings.layer)

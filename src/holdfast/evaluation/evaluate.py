@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from holdfast.data.dataset import Dataset
 from holdfast.data.from_torch import as_dataset
@@ -23,6 +24,7 @@ from holdfast.evaluation.default_protocol import default_protocol
 from holdfast.evaluation.identity import claim, identity
 from holdfast.evaluation.job import Job, subset_of
 from holdfast.evaluation.pictures import make_panels, stored_panels
+from holdfast.evaluation.preflight import check_second_order
 from holdfast.evaluation.protocol import Evaluation, EvaluationProtocol, OnProgress, check_protocol
 from holdfast.evaluation.summary import add_budgets, add_chance, evaluation_summary
 from holdfast.runs.panels import write_panels
@@ -49,7 +51,8 @@ def evaluate(
 
     `data` is a holdfast dataset or loader, a pair (x, y) of tensors or arrays, or a `torch.utils.data.DataLoader` of
     (x, y) or (x, y, id). The default protocol has the usual attacks within 8/255 on 64 images. In a process group all
-    processes return all rows; the checks for gradient masking and the pictures are left to rank 0.
+    processes return all rows; the checks for gradient masking and the pictures are left to rank 0. With a `device`, the
+    network is moved there, as `Module.to` does, and so are the images.
 
     >>> import holdfast as hf
     >>> model = hf.Classifier(hf.models.build("digits-cnn", seed=0))
@@ -62,6 +65,9 @@ def evaluate(
     protocol = protocol or default_protocol(dataset)
     check_protocol(protocol, dataset)
     device = None if device is None else pick_device(str(device))
+    if device is not None and isinstance(model, nn.Module):
+        model.to(device)
+    check_second_order(model, dataset, protocol.attacks.values(), device)
     processes = current()
     job = Job(model, dataset, protocol, folder, device, on_progress, processes)
     with ExitStack() as stack:

@@ -1,8 +1,17 @@
-"""Checks before an audit attacks anything: some image is predicted correctly, and some map has a ranking."""
+"""Checks before anything is attacked or written.
+
+Some image is predicted correctly, some map has a ranking, and the network can be differentiated twice if an attack
+needs that.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from holdfast.attacks.base import ExplanationAttack
+from holdfast.attacks.strongest import StrongestAttack
 from holdfast.attribution.saliency import saliency_map
 from holdfast.data.dataset import Dataset, to_float
 from holdfast.engine.checks import check_labels
@@ -10,7 +19,8 @@ from holdfast.engine.gradients import images_per_pass
 from holdfast.engine.modes import evaluating
 from holdfast.engine.predictions import predictions
 from holdfast.errors import expected
-from holdfast.types import Attribution
+from holdfast.models.double_backward import require_second_order
+from holdfast.types import Attribution, Model
 
 FEW_MAPS = 4
 """Maps that are looked at first; only if all of them are constant are the others computed, too."""
@@ -32,6 +42,30 @@ def check_before_attacks(
             )
             raise expected("images that the network predicts correctly", got=f"none of {len(y)}", fix=fix)
         _check_maps(model, x, y, right, attribution)
+
+
+def check_second_order(
+    model: Model, data: Dataset, attacks: Iterable[ExplanationAttack], device: torch.device | str | None
+) -> None:
+    """Raise if some attack differentiates a gradient and a layer of the network does not allow that."""
+    if len(data) and any(needs_second_order(attack) for attack in attacks):
+        require_second_order(model, to_float(data.x[:1], device))
+
+
+def needs_second_order(attack: Any) -> bool:
+    """Whether an attack differentiates the gradient of the network; an ensemble does if one of its members does.
+
+    >>> from holdfast.recipes import AttackSettings, make_attacks
+    >>> attacks = make_attacks(AttackSettings(eps=0.1, steps=1, k=5), ["ifia-topk", "strongest", "random"])
+    >>> [needs_second_order(attack) for attack in attacks.values()]
+    [True, True, False]
+    """
+    if isinstance(attack, StrongestAttack):
+        return True
+    members = getattr(attack, "members", None)
+    if isinstance(members, Mapping):
+        return any(needs_second_order(member) for member in members.values())
+    return bool(getattr(getattr(getattr(attack, "pgd", None), "loss", None), "second_order", False))
 
 
 def _check_maps(model: nn.Module, x: Tensor, y: Tensor, right: Tensor, attribution: Attribution) -> None:

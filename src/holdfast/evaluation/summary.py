@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.attacks.base import ExplanationAttack
+from holdfast.attribution import MAPS
 from holdfast.data.dataset import Dataset
 from holdfast.evaluation.accuracy import Accuracy
 from holdfast.metrics.registry import METRICS
 from holdfast.runs.rows import ExampleRow
 from holdfast.runs.summary import RunInfo, share_with_interval, summarise
+from holdfast.types import Attribution
 
 
 def evaluation_summary(
@@ -43,7 +45,14 @@ def add_budgets(summary: dict[str, Any], attacks: Mapping[str, ExplanationAttack
 
 
 def _budget(attack: ExplanationAttack) -> dict[str, Any]:
-    """Norm and radius of the ball and k, with the keys of `holdfast.runs.budget.Budget`."""
+    """Norm and radius of the ball, k and the map, with the keys of `holdfast.runs.budget.Budget`."""
     ball = attack.ball
     norm, eps = (None, None) if ball is None else (type(ball).__name__, ball.eps)
-    return {"norm": norm, "eps": eps, "k": attack.eval_k}
+    return {"norm": norm, "eps": eps, "k": attack.eval_k, "map": _map_name(attack.attribution)}
+
+
+def _map_name(attribution: Attribution) -> str:
+    """The registered name of a map, else the method of a map of captum, else the name of its class."""
+    known = (name for name, kind in MAPS.items() if type(attribution) is kind)
+    method = getattr(getattr(attribution, "method", None), "__name__", type(attribution).__name__)
+    return next(known, str(method))

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from holdfast.config import RunConfig, preset_names, run_name
-from holdfast.errors import expected
 
 CONFIG, PROVENANCE, WEIGHTS = "config.toml", "provenance.json", "weights.safetensors"
 SUMMARY, LOG, EXAMPLES, CHECKPOINTS = "summary.json", "log.jsonl", "examples.csv", "checkpoints"
@@ -31,15 +30,6 @@ def start_preset(config: RunConfig) -> str | None:
     dataset, _, method = config.preset.partition("/")
     preset = f"{dataset}/{config.train.init}:{method.partition(':')[2]}"
     return preset if config.train.init and preset in preset_names() else None
-
-
-def check_not_training_run(folder: Path, purpose: str = "audit") -> None:
-    """Refuse a folder with a training run or weights as the output folder of something else, which would mix them."""
-    weights = next((path.name for path in sorted(folder.glob("weights.*"))), None)
-    held = "a training run" if (folder / CONFIG).exists() else weights
-    if held is not None:
-        fix = f"choose another folder, for example --out {folder}-{purpose}"
-        raise expected(f"an output folder of its own for the {purpose}", got=f"{folder}, which holds {held}", fix=fix)
 
 
 def has_checkpoint(folder: Path) -> bool:

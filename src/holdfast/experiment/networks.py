@@ -44,7 +44,8 @@ class OpenedModel:
     """A network ready for use, with what its source records.
 
     `preprocessing` and `class_names` are those of a package or of a saved `transformers` model, `config` is that of the
-    run the network comes from, and `notes` say what was converted or assumed.
+    run the network comes from, and `notes` say what was converted or assumed. `frozen` names the modules that the
+    builder left in evaluation mode while others are in training mode.
     """
 
     network: Classifier
@@ -52,6 +53,21 @@ class OpenedModel:
     class_names: tuple[str, ...] = ()
     config: RunConfig | None = None
     notes: tuple[str, ...] = ()
+    frozen: tuple[str, ...] = ()
+
+    def for_training(self) -> Classifier:
+        """The network with the modes of its builder, if it froze some layers; else as it is."""
+        if self.frozen:
+            self.network.train()
+        for name in self.frozen:
+            self.network.get_submodule(name).training = False
+        return self.network
+
+
+def _frozen(network: nn.Module) -> tuple[str, ...]:
+    """The modules in evaluation mode; none if no layer without children is in training mode."""
+    mixed = any(layer.training for layer in network.modules() if not any(layer.children()))
+    return tuple(name for name, layer in network.named_modules() if mixed and not layer.training)
 
 
 def load(
@@ -111,8 +127,13 @@ def open_model(name: str, options: ModelOptions | None = None) -> OpenedModel:
     network = _wrapped(built.net, Network(name=name, mean=mean, std=std, output=options.output))
     if options.weights is not None:
         notes += put_weights(network, options.weights, options.weights_key)
+    frozen = _frozen(network)
     return OpenedModel(
-        network=network.eval(), preprocessing=built.preprocessing, class_names=built.class_names, notes=notes
+        network=network.eval(),
+        preprocessing=built.preprocessing,
+        class_names=built.class_names,
+        notes=notes,
+        frozen=frozen,
     )
 
 
@@ -144,7 +165,8 @@ def load_run(
     if weights is None:
         weights = fetch(str(path)) if _in_zoo(path) else Path(path)
     notes = put_weights(model, weights, weights_key)
-    return OpenedModel(network=model.eval(), config=config, notes=notes)
+    frozen = _frozen(model)
+    return OpenedModel(network=model.eval(), config=config, notes=notes, frozen=frozen)
 
 
 def run_config(path: Path | str) -> RunConfig:

@@ -39,6 +39,7 @@ from holdfast.models.weight_files import SUFFIXES
 from holdfast.objective import Objective
 from holdfast.recipes import METHODS
 from holdfast.runs import collect_provenance, finish
+from holdfast.runs.folders import check_not_measured
 from holdfast.storage.json_files import read_json, write_json_atomic, write_text_atomic
 from holdfast.storage.lock import locked
 from holdfast.training import (
@@ -129,6 +130,7 @@ def run_training(
 ) -> Trained:
     """Train into the run directory `out`, in one process or, under torchrun, in several; `resume` continues the run."""
     out, device = Path(out), pick_device(config.train.device)
+    check_not_measured(out)
     with joined(device) as processes:
         goes_on = resume and has_checkpoint(out)
         # A run that resumes from a checkpoint does not need its initial weights.

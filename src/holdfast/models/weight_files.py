@@ -1,10 +1,10 @@
 """Weights in files written by `torch.save`: read without executing code, and found inside a checkpoint.
 
-`torch.load` is called with `weights_only=True` only, which builds tensors and plain containers. A checkpoint may hold
-more than weights (an epoch, an optimiser, averaged weights); the state dict is searched under the usual names.
+`torch.load` is called with `weights_only=True` only, which builds tensors, plain containers and what `PLAIN_GLOBALS`
+lists. A checkpoint may hold more than weights (an epoch, an optimiser, averaged weights); the state dict is searched
+under the usual names.
 """
 
-import argparse
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import DataError, expected, reason
+from holdfast.models.plain_globals import PLAIN_GLOBALS
 
 TORCH_SUFFIXES = (".pt", ".pth", ".th", ".ckpt", ".bin")
 SUFFIXES = (".safetensors", *TORCH_SUFFIXES)
@@ -91,7 +92,7 @@ def _join(place: str, key: str) -> str:
 
 def _loaded(path: Path) -> Any:
     try:
-        with warnings.catch_warnings(), torch.serialization.safe_globals([argparse.Namespace]):
+        with warnings.catch_warnings(), torch.serialization.safe_globals(PLAIN_GLOBALS):
             warnings.simplefilter("ignore")  # PyTorch warns about TorchScript archives before it refuses them
             return torch.load(path, map_location="cpu", weights_only=True)
     except OSError:

@@ -1,12 +1,13 @@
 """A network before and after hardening, as the page and the terminal show it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.metrics.registry import METRICS
 from holdfast.runs import Difference
 from holdfast.runs.names import in_words
+from holdfast.runs.verdict import MIN_ATTACKED
 
 Pair = tuple[float | None, float | None]
 """A value before and after."""
@@ -30,6 +31,10 @@ class BeforeAfter:
     pgd_n: int
     attack: str
     unchanged: bool = False
+    doubts: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """Why the audit before, and that after, may show maps that hold better than they do."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Phase -> how long it took; `all` is the whole."""
     story: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -37,19 +42,26 @@ class BeforeAfter:
 
     @property
     def verdict(self) -> str:
-        """One sentence: whether the maps hold better, and what that cost."""
+        """One sentence: whether the maps hold better and what that cost, or why the audits cannot say."""
         found = self.gains.get("top_k")
         if self.unchanged:
             return "The network was not changed: no state of training was within the limit on the accuracy."
         if found is None or found.mean is None or None in self.kept:
             return "There is no comparison, since no image was attacked before and after."
-        cost = self._cost()
+        low, high = found.mean_ci95 or (0.0, 0.0)
+        if reasons := self._reasons(found.n, worse=high < 0):
+            return f"This comparison cannot say whether the maps hold better: {'; '.join(reasons)}."
+        answer = "The maps hold better" if low > 0 else "The maps hold less well" if high < 0 else "No clear gain"
         kept = f"{_percent(self.kept[1])} of the top pixels instead of {_percent(self.kept[0])}"
-        if found.mean_ci95 is not None and found.mean_ci95[0] > 0:
-            return f"The maps hold better: under {self.attack_name} the median image keeps {kept}{cost}."
-        if found.mean_ci95 is not None and found.mean_ci95[1] < 0:
-            return f"The maps hold less well: under {self.attack_name} the median image keeps {kept}{cost}."
-        return f"No clear gain: under {self.attack_name} the median image keeps {kept}{cost}."
+        return f"{answer}: under {self.attack_name} the median image keeps {kept}{self._cost()}."
+
+    @property
+    def took(self) -> str:
+        """One sentence on the time; empty if it was not recorded."""
+        if not self.seconds:
+            return ""
+        parts = [f"{name} {_time(spent)}" for name, spent in self.seconds.items() if name != "all"]
+        return f"It took {_time(self.seconds['all'])}: {', '.join(parts)}."
 
     @property
     def attack_name(self) -> str:
@@ -80,7 +92,7 @@ class BeforeAfter:
         lines += [f"{title:{width}s}{before:>10s}{after:>10s}   {n}" for title, before, after, n in self.figures]
         gains = ["", "paired gains, mean with its 95 % interval:", *(f"  {line}" for line in self.gain_lines)]
         notes = [f"note: {note}" for note in self.notes]
-        return "\n".join([*lines, *(gains if self.gains else []), "", self.verdict, *self.story, *notes])
+        return "\n".join([*lines, *(gains if self.gains else []), "", self.verdict, *self._said, *notes])
 
     def plain(self) -> dict[str, Any]:
         """The same as plain values."""
@@ -104,8 +116,22 @@ class BeforeAfter:
                 for name, found in self.gains.items()
             },
             "training": list(self.story),
+            "seconds": dict(self.seconds),
             "notes": list(self.notes),
         }
+
+    @property
+    def _said(self) -> list[str]:
+        return [*self.story, *([self.took] if self.took else [])]
+
+    def _reasons(self, pairs: int, *, worse: bool) -> list[str]:
+        """Why there is no answer: few images, or doubts about the audit whose maps seem to hold better."""
+        few = f"{pairs} images were" if pairs != 1 else "1 image was"
+        needed = [f"only {few} attacked before and after, and at least {MIN_ATTACKED} are needed"]
+        doubts = list(self.doubts[0] if worse else self.doubts[1])
+        if doubts:
+            doubts[0] = f"{'before' if worse else 'after'} hardening, {doubts[0]}"
+        return [*(needed if pairs < MIN_ATTACKED else []), *doubts]
 
     def _cost(self) -> str:
         before, after = self.natural
@@ -124,6 +150,10 @@ def _gain(name: str, found: Difference) -> str:
     low, high = (f"{end * scale:+.{digits}f}" for end in found.mean_ci95)
     middle = f", difference of the medians {found.median * scale:+.{digits}f}" if found.median is not None else ""
     return f"{metric.in_text} {found.mean * scale:+.{digits}f}{unit} [{low}, {high}]{middle}, n = {found.n:,} pairs"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.1f} minutes"
 
 
 def _shown(pair: Pair) -> tuple[str, str]:

@@ -47,7 +47,7 @@ def report_html(
         looks=looks,
         controls=CONTROLS,
         runs=[page_provenance(view) for view in views],
-        notes=[] if lead else _notes(views),  # the lead has them
+        notes=[] if lead else page_notes(views, audits=before_after is None),  # the lead, or the comparison, has them
         certificates=page_certificates(views),
         exclusions=page_table(exclusions_table(views)),
         pictures=len(data["pictures"]),
@@ -81,11 +81,17 @@ def _group(views: Sequence[RunView], looks: dict[str, int], *, with_findings: bo
     }
 
 
-def _notes(views: Sequence[RunView]) -> list[tuple[str, str]]:
-    """Each distinct note and warning with the labels of its runs."""
+def page_notes(views: Sequence[RunView], *, audits: bool = True) -> list[tuple[str, str]]:
+    """Each distinct note and warning with the labels of its runs; those of audits only if `audits`."""
     about: dict[str, list[str]] = {}
     for view in views:
-        warnings = [f"{attack.name}: {text}" for attack in ordered(view.attacks) for text in attack.warnings]
-        for text in (*view.notes, *warnings):
+        for text in (*view.notes, *_more_notes(view, audits)):
             about.setdefault(text, []).append(view.label)
     return [(", ".join(dict.fromkeys(labels)), text) for text, labels in about.items()]
+
+
+def _more_notes(view: RunView, audits: bool) -> Sequence[str]:
+    """The notes of an audit, which include the warnings of its attacks, or the warnings of any other run."""
+    if view.audit is not None:
+        return view.audit.notes if audits else ()
+    return [f"{attack.name}: {text}" for attack in ordered(view.attacks) for text in attack.warnings]

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 from holdfast.metrics.registry import METRICS
 from holdfast.report.audit import AuditView, view_audit
 from holdfast.report.document import Document, one_line
+from holdfast.report.groups import note_depths, run_budget, run_depths, split_by_budget
 from holdfast.report.maps import MapsView, view_maps
 from holdfast.runs import Run, RunInfo, add_verdict, summarise
 from holdfast.runs.bootstrap import Interval
-from holdfast.runs.budget import Budget, budget_from_text
+from holdfast.runs.budget import Budget
 from holdfast.runs.controls import AGREEMENT, CONTROL_MAPS
 from holdfast.runs.names import DECISIVE, HEADLINES, is_control
 from holdfast.storage.json_files import plain
@@ -54,7 +55,7 @@ class AttackView:
 class RunView:
     """One run: its identity, its results and its notes.
 
-    Runs of the same `group` are compared: it is the dataset, with the budget if runs of that dataset differ in it.
+    Runs of the same `group` are compared: it is the dataset, with budget and map if runs of that dataset differ in it.
     """
 
     run: Run
@@ -79,6 +80,8 @@ class RunView:
     """The attack of the attacked maps; empty if it was not recorded."""
     notes: tuple[str, ...]
     budget: Budget | None = None
+    depths: dict[str, str] = field(default_factory=dict)
+    """Attack -> its passes or steps in words, where they are recorded."""
     audit: AuditView | None = None
     maps: MapsView | None = None
 
@@ -89,7 +92,7 @@ def view_runs(runs: Sequence[Run], *, unfinished: RunInfo | None = None) -> tupl
     Known methods are sorted as in the papers, followed by variants of ERAR and then other methods as given.
     `unfinished` describes runs that have rows and no summary yet.
     """
-    views = _split_by_budget(sorted((_view(run, unfinished) for run in runs), key=_rank))
+    views = split_by_budget(sorted((_view(run, unfinished) for run in runs), key=_rank))
     hints: tuple[Callable[[RunView], str], ...] = (
         lambda view: view.preset,
         lambda view: f"seed {view.seed}",
@@ -104,7 +107,8 @@ def view_runs(runs: Sequence[Run], *, unfinished: RunInfo | None = None) -> tupl
             replace(view, label=f"{view.label} · {hint(view)}") if len(alike[view.group, view.label]) > 1 else view
             for view in views
         ]
-    return tuple(views)
+    notes = {name: note_depths(group, decisive_attack(group)) for name, group in datasets(views).items()}
+    return tuple(replace(v, notes=(*v.notes, notes[v.group])) if notes[v.group] else v for v in views)
 
 
 def datasets(views: Sequence[RunView]) -> dict[str, tuple[RunView, ...]]:
@@ -131,26 +135,6 @@ def _rank(view: RunView) -> int:
     if name in _METHODS:
         return _METHODS.index(name)
     return len(_METHODS) + (not name.startswith("erar"))
-
-
-def _split_by_budget(views: Sequence[RunView]) -> list[RunView]:
-    """Put runs of one dataset with different budgets into different groups, and say so in their notes."""
-    budgets: dict[str, dict[Budget, None]] = {}
-    for view in views:
-        if view.budget is not None:
-            budgets.setdefault(view.dataset, {})[view.budget] = None
-    return [_apart(view, list(budgets.get(view.dataset, ()))) for view in views]
-
-
-def _apart(view: RunView, budgets: Sequence[Budget]) -> RunView:
-    if len(budgets) < 2:
-        return view
-    note = (
-        f"runs on {view.dataset} were attacked with different budgets ({'; '.join(b.text for b in budgets)}); they are "
-        "in separate tables and are not compared"
-    )
-    own = (view.budget or Budget()).text
-    return replace(view, group=f"{view.dataset}, {own}", notes=(*view.notes, note))
 
 
 def _view(run: Run, unfinished: RunInfo | None) -> RunView:
@@ -184,21 +168,11 @@ def _view(run: Run, unfinished: RunInfo | None) -> RunView:
         quality={key: _quality(data.part("quality"), key) for key in data.part("quality").content},
         quality_attack=data.text("quality_attack"),
         notes=notes,
-        budget=_budget(run, data),
+        budget=run_budget(run, data),
+        depths=run_depths(run, data),
         audit=view_audit(data) if "audit" in data.content else None,
         maps=view_maps(data),
     )
-
-
-def _budget(run: Run, data: Document) -> Budget | None:
-    """The budget of the attacks: from the summary, or else from the settings in `measured.json`."""
-    attacks = data.parts("attacks")
-    for attack in attacks.values():
-        if "budget" in attack.content:
-            known = attack.part("budget")
-            return Budget(norm=known.text("norm") or None, eps=known.number("eps"), k=known.count("k") or None)
-    found = (budget_from_text(str(run.measured.get(f"attack {name}", ""))) for name in attacks)
-    return next((budget for budget in found if budget is not None), None)
 
 
 def _attack(name: str, data: Document) -> AttackView:

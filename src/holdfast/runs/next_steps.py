@@ -145,7 +145,9 @@ def _search_longer(summary: Mapping[str, Any], words: Sequence[str]) -> Step:
     if not words:
         which = {STRONGEST: "", REFERENCE: "strong=False, "}.get(attack, f"attacks=({attack!r}, 'random'), ")
         return Step(text=text, command=f"hf.audit(model, data, {which}{unit}={depth})")
-    changes = {unit: depth, "out": _out(words, "longer")}
+    changes: dict[str, Any] = {unit: depth, "out": _out(words, "longer")}
+    if unit == "passes":  # they are multiplied already
+        changes["thorough"] = None
     return Step(text=text, command=command_line(options_of(words), **changes))
 
 

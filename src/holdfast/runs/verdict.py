@@ -5,7 +5,8 @@ share of the top pixels that an image keeps, under the strongest attack that was
 is lower: noise of the same size is a perturbation, too. A failed attack counts as a map that kept all of them.
 
 Damage that was found stays found: "not robust" does not depend on how good the attack is. The other two answers do, so
-failed attacks, or an attack that is no stronger than noise, turn them into "cannot say".
+failed attacks, or an attack that is no stronger than noise, turn them into "cannot say". So does a network that is
+little better than chance: its maps may hold because they hardly depend on the image.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,9 +26,12 @@ ROBUST, FRAGILE = 0.8, 0.5
 MIN_ATTACKED = 20
 """With fewer attacked images, the 95 % interval of the median covers more than the middle half of the values."""
 
-MIN_SKILL = 0.1
-"""Accuracy is near chance if it is below chance + `MIN_SKILL` x (1 - chance), where chance is 1 / number of classes, or
-if guessing could give it (`holdfast.runs.chance`)."""
+NEAR_CHANCE = 0.1
+"""Accuracy is near chance if it is below chance + `NEAR_CHANCE` x (1 - chance), where chance is 1 / number of classes,
+or if guessing could give it (`holdfast.runs.chance`). Then there is no answer at all."""
+
+MIN_SKILL = 0.25
+"""The same with this factor: below it, maps are not called robust or partly robust."""
 
 MAX_FAILED = 0.25
 """With a larger share of failed attacks, the convention for them, and not the maps, decides the median."""
@@ -67,9 +71,10 @@ def judge(summary: Mapping[str, Any]) -> Verdict:
     found = attacks.get(name, {})
     under_attack, under_noise = (_kept(attacks.get(which, {})) for which in (name, control_of(name, attacks)))
     kept = min((share for share in (under_attack, under_noise) if share is not None), default=None)
-    doubts = [*_few(found), *_near_chance(summary)]
-    if kept is not None and kept >= FRAGILE:
-        doubts += [*_no_attack(name), *_failed(found), *_no_stronger_than_noise(found)]
+    holds = kept is not None and kept >= FRAGILE
+    doubts = [*_few(found), *_near_chance(summary, MIN_SKILL if holds else NEAR_CHANCE)]
+    if holds:
+        doubts += _about_attack(name, found)
     if doubts or kept is None:
         said = "; ".join(text for _, text in doubts)
         sentence = f"This audit cannot say whether the maps are robust: {said}."
@@ -78,6 +83,15 @@ def judge(summary: Mapping[str, Any]) -> Verdict:
     by_noise = is_control(name) or (under_attack is not None and kept < under_attack)
     sentence = _sentence(answer, kept, summary, "random noise of this size" if by_noise else _attack_words(name))
     return Verdict(answer=answer, sentence=sentence, attack=name)
+
+
+def doubts_of_gain(summary: Mapping[str, Any]) -> dict[Cause, str]:
+    """What puts in doubt that the maps of this audit hold better than others: its accuracy and its attack.
+
+    They count here even if the maps are not robust, since a failed attack counts as a map that kept all pixels.
+    """
+    name = decisive(summary["attacks"])
+    return dict([*_near_chance(summary, MIN_SKILL), *_about_attack(name, summary["attacks"].get(name, {}))])
 
 
 def decisive(attacks: Collection[str], explanation: str = "") -> str:
@@ -165,20 +179,26 @@ def _few(attack: Mapping[str, Any]) -> Doubts:
     return [("few images", f"only {number} attacked, and at least {MIN_ATTACKED} are needed")]
 
 
-def _near_chance(summary: Mapping[str, Any]) -> Doubts:
+def _near_chance(summary: Mapping[str, Any], skill: float) -> Doubts:
     accuracy, classes = summary.get("natural_accuracy"), len(summary.get("class_names", ()))
     if accuracy is None or classes < 2:
         return []
-    close = accuracy < (chance := 1 / classes) + MIN_SKILL * (1 - chance)
-    if not close and not _no_better_than_guessing(summary):
+    near, low = (accuracy < (chance := 1 / classes) + part * (1 - chance) for part in (NEAR_CHANCE, skill))
+    near = near or bool(_no_better_than_guessing(summary))
+    if not near and not low:
         return []
-    return [("near chance", f"accuracy is {percent(accuracy)}, near chance for {classes} classes")]
+    how = "near chance" if near else "little better than chance"
+    return [("near chance", f"accuracy is {percent(accuracy)}, {how} for {classes} classes")]
 
 
 def _no_better_than_guessing(summary: Mapping[str, Any]) -> str:
     """A note if the accuracy on so many images could be luck; an empty string if not."""
     accuracy, n = summary.get("natural_accuracy") or 0.0, summary.get("natural_accuracy_n", 0)
     return chance_note(round(accuracy * n), n, len(summary.get("class_names", ())))
+
+
+def _about_attack(name: str, attack: Mapping[str, Any]) -> Doubts:
+    return [*_no_attack(name), *_failed(attack), *_no_stronger_than_noise(attack)]
 
 
 def _no_attack(name: str) -> Doubts:

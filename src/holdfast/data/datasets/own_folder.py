@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from holdfast.data.dataset import Dataset, make_dataset
 from holdfast.data.datasets.listing import TABLE, Listing, list_class_folders, list_table, list_unlabelled, some
 from holdfast.data.formats.arrays import Arrays, make_arrays
-from holdfast.data.formats.geometry import Geometry
+from holdfast.data.formats.geometry import Geometry, proportions_note
 from holdfast.data.formats.images import UnreadableImageError, decode, probe
 from holdfast.data.subsets import hold_out
 from holdfast.errors import DataError, expected
@@ -69,19 +69,20 @@ def is_divided(path: Path) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class _Read:
-    """The decoded images with the names of their files, and the names of the files that could not be read."""
+    """The decoded images with the names of their files, those of files that could not be read, and notes on sizes."""
 
     arrays: Arrays
     names: tuple[str, ...]
     unreadable: tuple[str, ...]
     total: int
+    resized: tuple[str, ...]
 
     @property
     def notes(self) -> tuple[str, ...]:
         if not self.unreadable:
-            return ()
+            return self.resized
         count = f"{len(self.unreadable)} of {self.total} image files"
-        return (f"{count} cannot be read and are left out: {some(self.unreadable)}",)
+        return (f"{count} cannot be read and are left out: {some(self.unreadable)}", *self.resized)
 
 
 def _check_split(split: str, divided: bool, holdout: float | int | None) -> None:
@@ -156,6 +157,7 @@ def _read(listing: Listing, geometry: Geometry, skip: bool) -> _Read:
         names=tuple(listing.name_of(paths[at]) for at in kept),
         unreadable=tuple(listing.name_of(paths[at]) for at in sorted(damage.errors)),
         total=len(paths),
+        resized=proportions_note(geometry, [headers[at][0] for at in kept]),
     )
 
 
@@ -168,9 +170,8 @@ def _one_size(shapes: list[tuple[int, int]]) -> tuple[int, int]:
     sizes = Counter(shapes)
     if len(sizes) > 1:
         (common, _), (other, _) = sizes.most_common(2)
-        raise expected(
-            "images of one size", got=f"{common} and {other}", fix="pass size=(height, width) to resize them"
-        )
+        fix = "pass size=N, crop=N to scale them and cut out a square"
+        raise expected("images of one size", got=f"{common} and {other}", fix=fix)
     return shapes[0]
 
 

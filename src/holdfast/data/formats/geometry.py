@@ -1,5 +1,6 @@
 """How images of any size become images of one size: resize, then centre crop."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,11 @@ class Geometry:
         other = max(self.size, self.size * long // short)
         return (self.size, other) if height <= width else (other, self.size)
 
+    def keeps_proportions(self, height: int, width: int) -> bool:
+        """Whether an image of this size is only scaled before the crop, but for a rounded side."""
+        high, wide = self.resized(height, width)
+        return abs(high * width - wide * height) < max(height, width)
+
     def apply(self, image: "Image", name: str) -> "Image":
         """The resized and cropped image; `name` is for the error if it is smaller than the crop."""
         from PIL.Image import Resampling
@@ -70,6 +76,16 @@ class Geometry:
             raise expected(f"images of at least {high} x {wide}, the crop", got=got, fix="pass size=N to resize them")
         top, left = round((height - high) / 2), round((width - wide) / 2)
         return image.crop((left, top, left + wide, top + high))
+
+
+def proportions_note(geometry: Geometry, shapes: Sequence[tuple[int, int]]) -> tuple[str, ...]:
+    """A note on the images, given as (height, width), that are squeezed or stretched; none if there are none."""
+    changed = sum(not geometry.keeps_proportions(*shape) for shape in shapes)
+    if not changed:
+        return ()
+    high, wide = geometry.resized(*shapes[0])
+    what = f"{changed} of {len(shapes)} images have other proportions than {high} x {wide}"
+    return (f"{what} and are squeezed or stretched to it; a crop of the same size keeps their proportions",)
 
 
 def pair(sides: Sides) -> tuple[int, int]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast.data.dataset import Dataset
-from holdfast.data.formats.geometry import Geometry
+from holdfast.data.formats.geometry import Geometry, proportions_note
 from holdfast.errors import expected
 
 CHANNELS = {"rgb": 3, "grey": 1}
@@ -58,7 +58,9 @@ def with_geometry(dataset: Dataset, geometry: Geometry) -> Dataset:
         made = geometry.apply(Image.fromarray(image[:, :, 0] if grey else image), f"image {at}")
         x[at] = np.asarray(made).reshape(x.shape[1:])
     resized = torch.from_numpy(x).permute(0, 3, 1, 2).contiguous()
-    return replace(dataset, x=resized, source=f"{dataset.source} | resized to {x.shape[1]} x {x.shape[2]}")
+    source = f"{dataset.source} | resized to {x.shape[1]} x {x.shape[2]}"
+    notes = proportions_note(geometry, [(height, width)] * len(dataset))
+    return replace(dataset, x=resized, source=source, notes=(*dataset.notes, *notes))
 
 
 def _grey(x: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """One hardening, step by step: plan, audit, training, audit, files."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from holdfast.config import differences
 from holdfast.data import Loader, to_float
 from holdfast.errors import InputError, expected
-from holdfast.evaluation.audit import audit
+from holdfast.evaluation.audit import check_audit, run_audit
 from holdfast.evaluation.audit_result import Audit
 from holdfast.evaluation.protocol import OnProgress
 from holdfast.experiment.hardening.guarded import GuardedObjective
@@ -21,13 +22,15 @@ from holdfast.experiment.hardening.layers import fine_tuning_modes, frozen_param
 from holdfast.experiment.hardening.own_weights import OwnWeights
 from holdfast.experiment.hardening.plan import WARM_UP, Plan, audit_settings, make_plan, method_settings
 from holdfast.experiment.hardening.result import Hardened
+from holdfast.experiment.hardening.seconds import Seconds
 from holdfast.experiment.hardening.settings import HardenSettings
-from holdfast.experiment.layout import WEIGHTS, check_not_training_run
+from holdfast.experiment.layout import WEIGHTS
 from holdfast.models import Classifier
 from holdfast.objective import Objective
 from holdfast.recipes import METHODS
 from holdfast.report import view_runs, write_report
 from holdfast.runs import read_run
+from holdfast.runs.folders import check_not_training_run
 from holdfast.storage.files import write_file
 from holdfast.storage.json_files import plain, read_json, write_json_atomic
 from holdfast.training import OPTIMIZERS, FitSettings, OneCycle, fit
@@ -63,7 +66,7 @@ class Job:
 
     def run(self) -> Hardened:
         """Do everything; if it fails or is interrupted, the network gets its original weights back."""
-        images, settings = self.images, self.settings
+        images, settings, began = self.images, self.settings, time.monotonic()
         method = method_settings(settings, images.train.image_shape)
         size = min(settings.batch_size, len(images.train))
         loader = Loader(images.train, size, seed=settings.seed, device=self.device, drop_last=True)
@@ -73,13 +76,17 @@ class Job:
             with fine_tuning_modes(self.network, batch_norm=settings.batch_norm):
                 plan = self._plan(objective, loader, method)
             objective = METHODS[settings.method](self.network, **plan.method)
+            seconds = Seconds(began, None if self.folder is None else self.folder / PLAN)
             self.say(str(plan))
-            before = self._audit(plan, BEFORE)
+            with seconds.phase("audit before"):
+                before = self._audit(plan, BEFORE)
             self.say(f"before: {before.verdict}")
-            guarded = self._train(objective, loader, plan)
+            with seconds.phase("training"):
+                guarded = self._train(objective, loader, plan)
             self.form.round()
             files = self._write_weights()
-            after = self._audit(plan, AFTER)
+            with seconds.phase("audit after"):
+                after = self._audit(plan, AFTER)
             found = Hardened(
                 model=self.network,
                 before=before,
@@ -89,7 +96,8 @@ class Job:
                 checks=tuple(guarded.checks),
                 kept_step=guarded.kept_step,
                 watched=(guarded.accuracy, accuracy_on(self.network, images.watched, self.device)),
-                notes=(*self._unreached(plan), *self._few_steps(plan)),
+                notes=(*self._about_training_images(), *self._unreached(plan), *self._few_steps(plan)),
+                seconds=seconds.total(),
                 files=tuple(files),
                 continue_with=self.continue_with,
             )
@@ -121,12 +129,13 @@ class Job:
             check_not_training_run(self.folder, "hardening")
         plan = make_plan(self.network, objective, loader, self.images.audited, self.settings, method)
         objective.zero_grad(set_to_none=True)
+        check_audit(self.network, self.images.audited, audit_settings(self.settings, plan), self.device)
         if file is not None:
             write_json_atomic(file, {"asked": asked, "plan": plain(plan.plain())})
         return plan
 
     def _audit(self, plan: Plan, part: str) -> Audit:
-        return audit(
+        return run_audit(
             self.network,
             self.images.audited,
             audit_settings(self.settings, plan),
@@ -190,6 +199,11 @@ class Job:
             return []
         write_file(self.folder / AFTER / WEIGHTS, pack(self.network.state_dict()))
         return self.form.write(self.folder)
+
+    def _about_training_images(self) -> list[str]:
+        """The notes on the training images that the audited ones do not have; the audits have those."""
+        known = self.images.audited.notes
+        return [f"training images: {note}" for note in self.images.train.notes if note not in known]
 
     def _unreached(self, plan: Plan) -> list[str]:
         if not plan.unreached:

@@ -100,6 +100,7 @@ def method_settings(settings: HardenSettings, image_shape: tuple[int, int, int])
         "attack_ig_steps": 3,
         "k": max(1, height * width // 10),
         "map": settings.map,
+        **({} if settings.layer is None else {"layer": settings.layer}),
         **OWN.get(settings.method, {}),
     }
     known = inspect.signature(METHODS[settings.method]).parameters
@@ -121,7 +122,12 @@ def learning_rate(network: nn.Module) -> float:
 def audit_settings(settings: HardenSettings, plan: Plan | None = None) -> AuditSettings:
     """The settings of both audits."""
     found = AuditSettings(
-        eps=settings.eps, map=settings.map, limit=settings.limit, seed=settings.seed, strong=settings.strong
+        eps=settings.eps,
+        map=settings.map,
+        layer=settings.layer,
+        limit=settings.limit,
+        seed=settings.seed,
+        strong=settings.strong,
     )
     depth = settings.passes if plan is None else plan.depth
     if depth is not None:

@@ -1,6 +1,7 @@
 """Result of a hardening: both audits, the paired gains, what they cost in accuracy, and how training went."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from holdfast.models import Classifier
 from holdfast.report.before_after import BeforeAfter
 from holdfast.report.compare import differences_of
 from holdfast.runs import Difference
-from holdfast.runs.verdict import decisive
+from holdfast.runs.verdict import decisive, doubts_of_gain
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -33,6 +34,9 @@ class Hardened:
     watched: tuple[float, float]
     """Accuracy on the watched images: of the original network, and of the one that is kept."""
     notes: tuple[str, ...] = ()
+    """Notes on the training; `view` adds those of the audits."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Phase -> how long it took; `all` is the whole."""
     files: tuple[Path, ...] = ()
     continue_with: str = ""
 
@@ -69,7 +73,9 @@ class Hardened:
             attack=self.attack,
             unchanged=self.kept_step == 0,
             story=self._story(),
-            notes=self.notes,
+            doubts=(_doubts(self.before), _doubts(self.after)),
+            seconds=self.seconds,
+            notes=(*self.notes, *audit_notes(self.before.notes, self.after.notes)),
             files=tuple(path.name for path in self.files),
             command=self.continue_with,
         )
@@ -118,6 +124,20 @@ class Hardened:
             )
         said.append(f"Accuracy on the watched images: {first} before, {last} after.")
         return tuple(said)
+
+
+def audit_notes(before: tuple[str, ...], after: tuple[str, ...]) -> list[str]:
+    """The notes of both audits, each once; those of one of them say of which.
+
+    >>> audit_notes(("softmax", "accuracy 30 %"), ("softmax", "accuracy 28 %"))
+    ['softmax', 'before: accuracy 30 %', 'after: accuracy 28 %']
+    """
+    first = [text if text in after else f"before: {text}" for text in dict.fromkeys(before)]
+    return first + [f"after: {text}" for text in dict.fromkeys(after) if text not in before]
+
+
+def _doubts(audit: Audit) -> tuple[str, ...]:
+    return tuple(doubts_of_gain(audit.summary).values())
 
 
 def _times(count: int) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.attribution import MAPS
+from holdfast.attribution.registry import check_layer
 from holdfast.config import check_eps
 from holdfast.errors import expected
 from holdfast.recipes import METHODS
@@ -15,10 +16,11 @@ class HardenSettings:
     """Settings of `harden`.
 
     `eps` is the largest change per pixel (pixels are in [0, 1]); `map` names the explanation
-    (`holdfast.attribution.MAPS`) and `method` the training method (`holdfast.recipes.METHODS`), whose settings
-    `method_settings` changes. `minutes` is the time for everything; it decides on the number of training steps and of
-    audited images. `steps`, `limit` (images of the audits) and `passes` set them directly; `passes` is the budget of
-    the audits' attacks per image: passes of the strongest attack or, if `strong` is false, steps of the top-k attack.
+    (`holdfast.attribution.MAPS`), `layer` the layer of Grad-CAM, which it chooses by default, and `method` the training
+    method (`holdfast.recipes.METHODS`), whose settings `method_settings` changes. `minutes` is the time for everything;
+    it decides on the number of training steps and of audited images. `steps`, `limit` (images of the audits) and
+    `passes` set them directly; `passes` is the budget of the audits' attacks per image: passes of the strongest attack
+    or, if `strong` is false, steps of the top-k attack.
     `lr` is the largest learning rate; by default it depends on the layers of the network (`plan.learning_rate`).
 
     Training goes on with weaker robustness terms whenever the accuracy on held-out images is more than
@@ -48,6 +50,7 @@ class HardenSettings:
     batch_norm: str = "fixed"
     strong: bool = True
     seed: int = 0
+    layer: str | None = None
 
     def __post_init__(self) -> None:
         check_eps(self.eps)
@@ -59,6 +62,7 @@ class HardenSettings:
         for name, known in choices.items():
             if getattr(self, name) not in known:
                 raise expected(f"{name} to be one of {', '.join(known)}", got=repr(getattr(self, name)))
+        check_layer(self.layer, [self.map])
         if not 0 <= self.max_accuracy_drop <= 1:
             got, fix = self.max_accuracy_drop, "0.02 means two points"
             raise expected("max_accuracy_drop from 0 to 1, a share of the images", got=got, fix=fix)
