@@ -123,7 +123,7 @@ def test_jobs_side_by_side_equal_one_after_the_other(tmp_path: Path) -> None:
 
 
 def test_runs_that_others_start_from_come_first(tmp_path: Path) -> None:
-    jobs = TABLES["mnist"].jobs(tmp_path, tier="cpu", methods=("erar", "erar_plus"), seeds=(0, 1))
+    jobs = TABLES["mnist"].jobs(tmp_path, tier="cpu", methods=("erar", "erar_plus_v1"), seeds=(0, 1))
     waves = dependency_waves(jobs)
     names = [[job.folder.name for job in wave] for wave in waves]
     assert sorted(names[0]) == ["erar_plus-quiet", "erar_plus-quiet-seed1", "madry", "madry-seed1"]

@@ -88,6 +88,6 @@ def test_rows_from_before_it_stay_readable_and_can_be_continued(
 
 @pytest.mark.skipif(not RESULTS.exists(), reason="the published results are not in this copy")
 def test_published_rows_stay_readable(metric: Metric) -> None:
-    run = read_run(RESULTS / "mnist" / "madry")
+    run = read_run(RESULTS / "mnist" / "erar_plus_v1")
     assert len(run.examples.rows) == 900
     assert "Same peak" not in to_markdown(all_tables(view_runs([run]))[1])

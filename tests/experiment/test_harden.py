@@ -95,7 +95,7 @@ def test_the_same_with_an_interruption_as_without(
     for result in results:
         seconds = result.pop("seconds")
         assert list(seconds) == ["audit before", "training", "audit after", "all"]
-        assert 0 < seconds["training"] <= seconds["all"]
+        assert 0 <= seconds["training"] <= seconds["all"]
         result.pop("seal", None)
     assert results[0] == results[1]
     assert "It took " in (tmp_path / "part" / "report.html").read_text()
