@@ -142,7 +142,7 @@ COLOURS = """
     const behind = element => {
         for (; element; element = element.parentElement) {
             const colour = getComputedStyle(element).backgroundColor;
-            if (!/^rgba\\(.*, 0\\)$/.test(colour)) return colour;
+            if (colour.startsWith('rgb(')) return colour;  // a tint above it is too faint to matter
         }
     };
     return [...document.querySelectorAll('article :is(h1, h2, p, li, td, dt, a)')]
