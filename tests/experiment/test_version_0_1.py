@@ -32,7 +32,7 @@ EDITION_1 = {
         "widths=(0.05, 0.01), rate=0.3, start='random', points=1, memory=1)"
     ),
 }
-"""What the strongest attack was in earlier editions, with which some tables were measured: docs/attack.md, *Editions*."""
+"""The strongest attack in earlier editions, with which some tables were measured: docs/attack.md, *Editions*."""
 needs_results = pytest.mark.skipif(not PUBLISHED, reason="the published results are not in this copy")
 
 
