@@ -81,9 +81,19 @@ def audit(
         raise expected("labels = 'given' or 'predicted'", got=repr(labels))
     if out is not None:
         check_not_training_run(Path(out))
-    names: dict[str, Any] = {"model_name": model_name, "data_name": data_name, "origin": origin}
-    shared: dict[str, Any] = {"labels": labels, "out": out, "device": device, "on_progress": on_progress}
-    return run_audit(model, data, settings, notes=notes, **shared, **names)
+    return run_audit(
+        model,
+        data,
+        settings,
+        labels=labels,
+        out=out,
+        device=device,
+        on_progress=on_progress,
+        notes=notes,
+        model_name=model_name,
+        data_name=data_name,
+        origin=origin,
+    )
 
 
 def run_audit(
