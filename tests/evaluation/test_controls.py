@@ -113,6 +113,15 @@ def test_rows_summary_tables_and_page(tmp_path: Path) -> None:
     assert "two random maps" in page
 
 
+def test_shuffled_weights_are_measured_under_the_attack_that_decides_too() -> None:
+    model, data = trained("digits-cnn", 8), hf.data.load("digits", split="test")
+    attacks = protocol(("ifia-topk", "random")).attacks
+    attacks["strongest"] = hf.recipes.strongest(eps=0.1, k=12, ig_steps=5, passes=300)
+    done = hf.evaluate(model, data, protocol(attacks=attacks, limit=6))
+    with_shuffled = {row.attack for row in done.rows if "shuffled_kendall" in row.controls}
+    assert with_shuffled == {"ifia-topk", "strongest"}
+
+
 def test_a_failed_attack_leaves_the_controls_unmoved() -> None:
     model, data = trained("digits-cnn", 8), hf.data.load("digits", split="test")
     attacks = {"still": hf.recipes.ifia(eps=0.0, step_size=0.01, steps=1, k=12, ig_steps=3)}

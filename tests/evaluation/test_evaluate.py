@@ -125,6 +125,32 @@ def test_rows_of_another_network_or_attack_are_never_mixed(model, data, tmp_path
         evaluate(model, data, plan(panels=0, limit=8, attacks=weaker), out=tmp_path)
 
 
+def test_again_measures_only_what_has_other_settings(model, data, tmp_path: Path) -> None:
+    protocol = plan(limit=6, pgd_limit=9)
+    before = evaluate(model, data, protocol, out=tmp_path).rows
+    weaker = hf.recipes.ifia(eps=0.05, step_size=0.02, steps=2, k=12, ig_steps=5)
+    changed = plan(limit=6, pgd_limit=9, attacks=protocol.attacks | {"ifia-topk": weaker})
+    with pytest.raises(hf.DataError, match=r"another attack ifia-topk; use a new folder, or .*--again"):
+        evaluate(model, data, changed, out=tmp_path)
+    after = evaluate(model, data, changed, out=tmp_path, again=True)
+    fresh = evaluate(model, data, changed)
+    assert set(after.rows) == set(fresh.rows)
+    assert {r for r in after.rows if r.attack != "ifia-topk"} == {r for r in before if r.attack != "ifia-topk"}
+    assert after.summary["attacks"]["ifia-topk"]["top_k"] == fresh.summary["attacks"]["ifia-topk"]["top_k"]
+    assert set(evaluate(model, data, changed, out=tmp_path).rows) == set(after.rows)  # and now it belongs there
+    assert torch.equal(torch.tensor(after.panels.perturbed), torch.tensor(fresh.panels.perturbed))
+
+
+def test_again_does_not_mix_networks_or_attacks_on_the_prediction(model, data, tmp_path: Path) -> None:
+    evaluate(model, data, plan(panels=0, limit=4, pgd_limit=4), out=tmp_path)
+    stronger = plan(panels=0, limit=4, pgd_limit=4, pgd=hf.recipes.pgd(eps=0.2, steps=5))
+    with pytest.raises(hf.DataError, match=r"another attack pgd.*delete examples\.csv"):
+        evaluate(model, data, stronger, out=tmp_path, again=True)
+    other = hf.models.build("digits-cnn", num_classes=10, seed=9)
+    with pytest.raises(hf.DataError, match="another network"):
+        evaluate(other, data, plan(panels=0, limit=4, pgd_limit=4), out=tmp_path, again=True)
+
+
 def test_fewer_images_are_summarised_alone(model, data, tmp_path: Path) -> None:
     evaluate(model, data, plan(panels=0, limit=8, pgd_limit=9), out=tmp_path)
     fewer = evaluate(model, data, plan(panels=0, limit=4, pgd_limit=5), out=tmp_path).summary

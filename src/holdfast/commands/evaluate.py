@@ -20,6 +20,7 @@ def evaluate(
     natural: Path | None = None,
     model: str | None = None,
     diagnose: int = 0,
+    again: bool = False,
     device: str = "auto",
     quiet: bool = False,
 ) -> None:
@@ -32,6 +33,7 @@ def evaluate(
     Usage examples:
         holdfast evaluate runs/a
         holdfast evaluate runs/a --limit 300 --pgd-limit 1000      # fewer test images, which is faster
+        holdfast evaluate runs/a --again                           # an attack has a newer edition: measure it again
         holdfast evaluate runs/a --quality --natural runs/natural  # also measure the quality of the maps
         torchrun --nproc-per-node 2 -m holdfast evaluate runs/a    # several processes or GPUs share the images
 
@@ -52,6 +54,8 @@ def evaluate(
         model: package.module:function that builds the custom network of the run and of --natural; it is never imported
             automatically.
         diagnose: Check the attacks for gradient masking on this many images; 0 skips the check.
+        again: Measure attacks on the maps again whose settings differ from those of the rows in the run directory, such
+            as an older edition of the strongest attack. Their old rows are deleted, all others are kept.
         device: Device such as cpu or cuda; auto uses the GPU if there is one.
         quiet: Do not show progress bars.
     """
@@ -82,6 +86,7 @@ def evaluate(
         natural=natural,
         network=model,
         diagnose=diagnose,
+        again=again,
     )
     console = Console()
     with measuring(console, quiet or not leads()) as on_progress:

@@ -46,13 +46,15 @@ def evaluate(
     out: Path | str | None = None,
     device: torch.device | str | None = None,
     on_progress: OnProgress | None = None,
+    again: bool = False,
 ) -> Evaluation:
     """Run `protocol` on `data`. If `out` is given, write to that run directory and resume an interrupted call.
 
     `data` is a holdfast dataset or loader, a pair (x, y) of tensors or arrays, or a `torch.utils.data.DataLoader` of
     (x, y) or (x, y, id). The default protocol has the usual attacks within 8/255 on 64 images. In a process group all
     processes return all rows; the checks for gradient masking and the pictures are left to rank 0. With a `device`, the
-    network is moved there, as `Module.to` does, and so are the images.
+    network is moved there, as `Module.to` does, and so are the images. With `again`, attacks that `out` holds with
+    other settings are measured again; their old rows are deleted.
 
     >>> import holdfast as hf
     >>> model = hf.Classifier(hf.models.build("digits-cnn", seed=0))
@@ -76,7 +78,7 @@ def evaluate(
             measured = {name: attack for name, attack in on_prediction.items() if attack}
             parts = identity(model, dataset, {**measured, **protocol.attacks}, protocol.seed)
             _check_same(processes, parts)
-            processes.leading(lambda: _open(stack, folder, parts))
+            processes.leading(lambda: _open(stack, folder, parts, again))
         subset, note = subset_of(dataset, protocol.limit, protocol.seed)
         accuracy = job.accuracy(subset)
         under_apgd = job.under_apgd()
@@ -102,11 +104,11 @@ def evaluate(
     return Evaluation(rows=tuple(rows), summary=summary, panels=panels)
 
 
-def _open(stack: ExitStack, folder: Path | None, parts: dict[str, Any]) -> None:
+def _open(stack: ExitStack, folder: Path | None, parts: dict[str, Any], again: bool) -> None:
     """Lock the folder until the end of the evaluation, and check that its rows belong to this evaluation."""
     if folder is not None:
         stack.enter_context(owned(folder))
-        claim(folder, parts)
+        claim(folder, parts, again=again)
 
 
 def _check_same(processes: Processes, parts: dict[str, Any]) -> None:

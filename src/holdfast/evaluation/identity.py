@@ -17,17 +17,24 @@ from typing import Any
 from holdfast.data.dataset import Dataset
 from holdfast.errors import DataError
 from holdfast.models.checksum import network_checksum
+from holdfast.runs.rows import Examples
 from holdfast.storage.json_files import read_json, words_of, write_json_atomic
 from holdfast.types import Model
 
 FILE = "measured.json"
 
+ATTACK = "attack "
+"""What the settings of an attack begin with in that file, before its name."""
+
 ALIASES = {"ExplanationAttack": "PGDExplanationAttack", "QuietBelow": "DeadZone", "NarrowFilters": "FilterSpread"}
 """Class name in older files -> current name."""
 
 
-def claim(folder: Path, parts: dict[str, Any]) -> None:
-    """Record what this evaluation measures in `folder`; raise DataError if the folder holds rows of another one."""
+def claim(folder: Path, parts: dict[str, Any], *, again: bool = False) -> None:
+    """Record what this evaluation measures in `folder`; raise DataError if the folder holds rows of another one.
+
+    With `again`, the rows of attacks on the maps (and of APGD) that had other settings are deleted instead.
+    """
     path = folder / FILE
     orphans = [name for name in ("examples.csv", "accuracy.csv", "apgd.csv") if (folder / name).exists()]
     if not path.exists() and not orphans:
@@ -35,13 +42,36 @@ def claim(folder: Path, parts: dict[str, Any]) -> None:
         return
     before = read_json(path) if path.exists() else dict.fromkeys(parts)
     changed = [name for name in parts if name in before and not same(before[name], parts[name])]
+    if again and all(map(_can_be_dropped, changed)):
+        _drop(folder, changed)
+        changed = []
     if not changed:
         write_json_atomic(path, before | parts)
     else:
         raise DataError(
             f"expected {folder} to hold rows of this evaluation, got rows with another {', '.join(changed)}; "
-            f"use a new folder, or delete examples.csv, accuracy.csv, apgd.csv and {FILE} there."
+            f"use a new folder, or {_fix(changed)}."
         )
+
+
+def _can_be_dropped(name: str) -> bool:
+    """Whether no other rows depend on the settings; every row says whether PGD succeeded, so PGD is an exception."""
+    return name.startswith(ATTACK) and name != f"{ATTACK}pgd"
+
+
+def _drop(folder: Path, changed: list[str]) -> None:
+    """Delete what was measured with other settings; the rows go first, so that an interrupted call can be repeated."""
+    attacks = {name.removeprefix(ATTACK) for name in changed}
+    if "apgd" in attacks:
+        (folder / "apgd.csv").unlink(missing_ok=True)
+    if attacks - {"apgd"} and (folder / "examples.csv").exists():
+        Examples(folder / "examples.csv").drop(attacks)
+
+
+def _fix(changed: list[str]) -> str:
+    if all(map(_can_be_dropped, changed)):
+        return "replace the rows of these attacks in a run directory with `holdfast evaluate RUN --again`"
+    return f"delete examples.csv, accuracy.csv, apgd.csv and {FILE} there"
 
 
 def identity(model: Model, data: Dataset, attacks: dict[str, Any], seed: int) -> dict[str, Any]:
@@ -50,7 +80,7 @@ def identity(model: Model, data: Dataset, attacks: dict[str, Any], seed: int) ->
         "network": network_checksum(model),
         "images": _images(data),
         "seed": seed,
-        **{f"attack {name}": words_of(attack) for name, attack in attacks.items()},
+        **{f"{ATTACK}{name}": words_of(attack) for name, attack in attacks.items()},
     }
 
 

@@ -26,6 +26,7 @@ from holdfast.evaluation.perturbed import Found, Perturbed
 from holdfast.evaluation.protocol import EvaluationProtocol, OnProgress, tensors
 from holdfast.runs.names import CONTROL, is_control
 from holdfast.runs.rows import ExampleRow, Examples, packed, unpacked
+from holdfast.runs.verdict import decisive
 from holdfast.training.distributed import Processes
 from holdfast.types import MapCache, Model
 
@@ -168,15 +169,17 @@ class Job:
         if part is None or all((name, i) in done for i in part.ids.tolist()):
             return Found().packed()
         attack, seed = self.protocol.attacks[name], self.protocol.seed
-        shuffled = self.shuffled if name == self.controlled else None
+        shuffled = self.shuffled if name in self.controlled else None
         rows, x_adv = attack_batch(self.model, part, name, attack, seed, accuracy, self.device, sides, shuffled)
         fresh = [row for row in rows if (name, row.id) not in done]
         return Found(fresh, perturbed.candidates(rows, x_adv)).packed()
 
     @property
-    def controlled(self) -> str:
-        """The attack under which the map with shuffled weights is measured: the first that is not random noise."""
-        return next((name for name in self.protocol.attacks if not is_control(name)), CONTROL)
+    def controlled(self) -> tuple[str, ...]:
+        """The attacks under which the map with shuffled weights is measured: the first, and the one that decides."""
+        attacks = self.protocol.attacks
+        first = next((name for name in attacks if not is_control(name)), CONTROL)
+        return tuple(dict.fromkeys([first, decisive(attacks)]))
 
     @cached_property
     def shuffled(self) -> nn.Module | None:
@@ -185,14 +188,15 @@ class Job:
             return None
         x, y, _ = tensors(self.dataset.subset([0]), self.protocol.seed, self.device)
         return shuffled_if_possible(
-            self.model, x, y, self.protocol.attacks[self.controlled].attribution, seed=self.protocol.seed
+            self.model, x, y, self.protocol.attacks[self.controlled[0]].attribution, seed=self.protocol.seed
         )
 
     def missing_controls(self) -> dict[str, list[str]]:
         """A warning if the control with shuffled weights could not be measured."""
         if not isinstance(self.model, nn.Module) or not len(self.dataset) or self.shuffled is not None:
             return {}
-        return {self.controlled: ["a copy of the network has no map, so there is no control with shuffled weights"]}
+        note = "a copy of the network has no map, so there is no control with shuffled weights"
+        return {name: [note] for name in self.controlled}
 
     def diagnoses(self, subset: Dataset) -> dict[str, list[str]]:
         """Warnings about gradient masking and weak attacks, by attack name."""

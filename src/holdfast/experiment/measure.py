@@ -62,6 +62,8 @@ class MeasureOptions:
     """package.module:function of a custom network; a name in a config file is never imported automatically."""
     diagnose: int = 0
     panels: int = 6
+    again: bool = False
+    """Measure attacks again that were measured with other settings, such as an older edition."""
 
     def __post_init__(self) -> None:
         for name in ("limit", "pgd_limit", "strongest_limit"):
@@ -89,7 +91,9 @@ def measure(
             attack = _universal(model, config, options.universal, where)
             protocol = replace(protocol, attacks={**protocol.attacks, UNIVERSAL: attack})
         kept = processes.shared(lambda: _quality_before(folder))
-        done = evaluate(model, data, protocol, info=info, out=folder, device=where, on_progress=on_progress)
+        done = evaluate(
+            model, data, protocol, info=info, out=folder, device=where, on_progress=on_progress, again=options.again
+        )
         if options.quality:
             found = quality(model, config, options, data, where, on_progress, processes)
             kept = {"quality": found, "quality_attack": quality_attack(protocol)}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from holdfast.report.compare import differences_of
 from holdfast.report.document import Document
 from holdfast.report.tables import ATTACK, COUNT, METHOD, Cell, Column, Table, measured, metric_columns, ordered
-from holdfast.report.view import RunView, decisive_attack
+from holdfast.report.view import RunView, decisive_attack, without_attack
 from holdfast.runs import Difference, describe, metric_values, worst_rows
 from holdfast.runs.names import is_control, map_of
 
@@ -63,7 +63,7 @@ def means_table(views: Sequence[RunView]) -> Table:
 
 
 def paired_table(views: Sequence[RunView]) -> Table:
-    """Paired difference between our method and every other, under the strongest attack that all runs have."""
+    """Paired difference between our method and every other, under the attack that decides."""
     attack = decisive_attack(views)
     rows_of = {view.label: view.run.rows_of(attack) for view in views if attack}
     differences, rows = difference_columns(views), []
@@ -81,6 +81,7 @@ def paired_table(views: Sequence[RunView]) -> Table:
             "Mean of method minus compared method [95 % interval] over the same images; an interval that excludes zero "
             "is unlikely to be chance.",
             "Runs with different seeds are measured on different images, so only runs with the same seed are compared.",
+            *filter(None, [without_attack(views, attack)]),
         ),
     )
 

@@ -51,7 +51,7 @@ def _minor(key: str) -> bool:
 def findings(views: Sequence[RunView], comparisons: Mapping[str, Comparison]) -> list[str]:
     """Sentences about one dataset: the verdicts of audits, the baseline under attack and noise, then each run compared.
 
-    All use the same attack, the strongest that every run has.
+    All use the same attack, the one that decides.
     """
     attack = decisive_attack(views)
     evaluated = [view for view in views if attack in view.attacks]

@@ -117,10 +117,17 @@ def datasets(views: Sequence[RunView]) -> dict[str, tuple[RunView, ...]]:
 
 
 def decisive_attack(views: Sequence[RunView]) -> str:
-    """The strongest attack that every evaluated run has, else the headline attack."""
-    shared = [view.attacks for view in views if view.attacks]
-    common = [name for name in DECISIVE if shared and all(name in attacks for attacks in shared)]
-    return common[0] if common else headline_attack(views)
+    """The strongest attack that most of the evaluated runs have, at least two or all, else the headline attack."""
+    evaluated = [view.attacks for view in views if view.attacks]
+    having = {name: sum(name in attacks for attacks in evaluated) for name in DECISIVE}
+    fewest = min(len(evaluated), max(2, len(evaluated) // 2 + 1))
+    return next((name for name in DECISIVE if having[name] and having[name] >= fewest), headline_attack(views))
+
+
+def without_attack(views: Sequence[RunView], attack: str) -> str:
+    """A note that names the evaluated runs which were not measured with this attack; empty if there are none."""
+    missing = [view.label for view in views if view.attacks and attack not in view.attacks]
+    return f"Not measured with {attack}: {', '.join(missing)}." if missing else ""
 
 
 def headline_attack(views: Sequence[RunView]) -> str:

@@ -6,7 +6,7 @@ REFERENCE = "ifia-topk"
 """The attack of the papers, on the map of the true logit; its results are shown beside the published ones."""
 
 STRONGEST = "strongest"
-"""The strongest attack, on the map of the centred logit; it decides comparisons if every run has it."""
+"""The strongest attack, on the map of the centred logit; it decides comparisons if most runs have it."""
 
 TRUE_LOGIT = "strongest-true-logit"
 """The strongest attack on the map of the true logit."""
@@ -30,7 +30,7 @@ ON_CENTRED_LOGIT = (STRONGEST, UNIVERSAL)
 """The attacks on the map of the centred logit."""
 
 DECISIVE = (STRONGEST, ENSEMBLE)
-"""The attacks that decide comparisons, the first that every run has."""
+"""The attacks that decide comparisons: the first that most of the compared runs have."""
 
 HEADLINES = (REFERENCE, STRONGEST, TRUE_LOGIT, UNIVERSAL, ENSEMBLE)
 

@@ -6,7 +6,7 @@ continued.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 from holdfast.errors import DataError, expected
 from holdfast.metrics.registry import METRICS
 from holdfast.runs.controls import control_columns, control_range
+from holdfast.storage.files import write_with
 from holdfast.storage.table import ChecksummedTable, Record
 
 Outcome = Literal["attacked", "misclassified", "label_lost", "unmoved", "nan_map"]
@@ -120,6 +121,14 @@ class Examples:
     def append(self, rows: Sequence[ExampleRow]) -> None:
         """Append rows and flush them to disk."""
         self._table.append([_cells(row) for row in rows])
+
+    def drop(self, attacks: Collection[str]) -> None:
+        """Delete the rows of these attacks; the file is replaced as a whole, with the columns of this version."""
+        kept = [row for row in self.read().rows if row.attack not in attacks]
+        if kept:
+            write_with(self.path, lambda part: Examples(part).append(kept))
+        else:
+            self.path.unlink()
 
     def read(self) -> Rows:
         """Read all complete rows; an incomplete last line and exact duplicates are dropped and listed in the notes."""
