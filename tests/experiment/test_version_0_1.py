@@ -25,6 +25,11 @@ ROOT = Path(__file__).parents[2]
 BEFORE = ROOT / "tests" / "fixtures" / "version-0.1"
 RESULTS = ROOT / "results"
 PUBLISHED = sorted(path.parent for path in RESULTS.glob("*/*/config.toml"))
+EDITION_3 = {
+    "edition=4)": "edition=3)",
+    "rate=0.8, start='random', points=1, memory=8)": "rate=0.3, start='random', points=1, memory=8)",
+    "widths=(0.05, 0.01), rate=0.2,": "widths=(0.05, 0.01), rate=0.3,",
+}
 EDITION_2 = {", edition=3)": ")"}
 EDITION_1 = {
     "step=0, bands=40)": "step=0, offsets=16)",
@@ -95,7 +100,7 @@ def test_published_configs_and_measurements_are_understood(folder: Path) -> None
     assert {"pgd", "ifia-topk", "random"} <= known <= set(attacks)
     for name in known:
         editions = [words_of(attacks[name])]
-        for changes in (EDITION_2, EDITION_1):
+        for changes in (EDITION_3, EDITION_2, EDITION_1):
             earlier = editions[-1]
             for words, before_that in changes.items():
                 earlier = earlier.replace(words, before_that)

@@ -27,8 +27,8 @@ from holdfast.losses.base import Clean, select
 from holdfast.losses.soft_ranks import AnnealedLoss
 from holdfast.models.exact_value import exact_value_surrogate
 
-FIRST_MOMENT, SECOND_MOMENT = 0.9, 0.99
-"""Decay rates of Adam. The second is faster than usual, since a search has tens of steps."""
+FIRST_MOMENT, SECOND_MOMENT = 0.8, 0.99
+"""Decay rates of Adam. Both are faster than usual, since a search has tens of steps."""
 
 SAFE_MARGIN = 0.1
 """Below this share of the clean margin, a search also ascends the margin, so that it keeps the label."""

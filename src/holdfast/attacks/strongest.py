@@ -40,7 +40,7 @@ from holdfast.metrics.registry import METRICS
 from holdfast.models.double_backward import require_second_order
 from holdfast.types import Attribution, Model
 
-EDITION = 3
+EDITION = 4
 """Number of the published attack (docs/attack.md). It grows with every change of strength; results of different
 editions are not comparable, and a folder of rows refuses to go on with another edition."""
 

@@ -69,7 +69,7 @@ def members(k: int) -> tuple[Ascent, ...]:
     wide, sharp, ranks = LogTopK(k=k, wide=1.0, narrow=0.1), LogTopK(k=k), SoftKendall()
     return (
         Ascent(name="topk-wide", metric="top_k", loss=wide, widths=(0.5, 0.05)),
-        Ascent(name="topk-sharp", metric="top_k", loss=sharp, widths=(0.05, 0.005), memory=8),
+        Ascent(name="topk-sharp", metric="top_k", loss=sharp, widths=(0.05, 0.005), rate=0.8, memory=8),
         Ascent(
             name="kendall-contrast",
             metric="kendall",
@@ -85,6 +85,7 @@ def members(k: int) -> tuple[Ascent, ...]:
             loss=ranks,
             widths=(0.05, 0.01),
             start="contrast",
+            rate=0.2,
             memory=8,
         ),
     )
