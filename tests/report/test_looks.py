@@ -18,7 +18,7 @@ from holdfast.runs import read_run
 
 CSS = files("holdfast.report").joinpath("templates/base.css").read_text()
 
-ELEVEN = (*FAIR, "erar_plus-light", "somebody's own")
+ELEVEN = (*FAIR, "erar_plus-strong", "somebody's own")
 
 
 @pytest.fixture(scope="module")
