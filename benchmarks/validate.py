@@ -5,10 +5,11 @@
         --method.settings.weight 100 --train.steps 200
 
 1,000 stratified training images are held out: natural accuracy on all of them, PGD-20 on 300 (--under-pgd), the
-strongest attack on the map of the centred logit on 40 (--under-strongest; mean top-k and Kendall's tau). The test images are not read. Any key of the config
-can be set, as with `holdfast train`; `--train.steps 0` measures the initial network. Each line of the output is
-appended to benchmarks/validate.jsonl. Presets whose transforms make training examples from others (`balance`, `mirror`)
-are not for this script: copies of held-out images would stay among the training images.
+strongest attack on the map of the centred logit on 40 (--under-strongest; mean top-k and Kendall's tau). The test
+images are not read. Any key of the config can be set, as with `holdfast train`; `--train.steps 0` measures the initial
+network. Each line of the output is appended to benchmarks/validate.jsonl. Presets whose transforms make training
+examples from others (`balance`, `mirror`) are not for this script, since copies of held-out images would stay among the
+training images; `--data.train_transforms []` leaves the transforms out.
 """
 
 import argparse
