@@ -36,6 +36,12 @@ def other_normalisation() -> None:
         ("train", lambda: Geometry(size=-1), "expected --data.options.size as a positive height"),
         ("audit", lambda: hf.data.load("digits", split="dev"), "expected --split to be one of"),
         ("harden", lambda: hf.HardenSettings(method="sgd"), "expected --method to be one of"),
+        (
+            "harden",
+            lambda: hf.HardenSettings(method="igr", map="gradcam", layer="conv"),
+            "expected a method that takes --maps gradcam and --layer conv, got --method igr; "
+            "pass --method erar_plus or leave out --maps gradcam and --layer conv.",
+        ),
         ("harden", lambda: hf.HardenSettings(batch_norm="no"), "expected --batch-norm to be one of"),
         ("harden", lambda: hf.HardenSettings(layer="conv"), "expected --layer only with the maps gradcam"),
         ("audit", lambda: hf.AuditSettings(layer="conv"), "expected --layer only with the maps gradcam"),

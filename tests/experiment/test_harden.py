@@ -161,6 +161,8 @@ def test_any_method_and_any_map_runs(trained: dict[str, torch.Tensor]) -> None:
     for options in ({"map": "gradcam"}, {"map": "smoothgrad"}, {"method": "madry"}, {"method": "r2et"}):
         found = hf.harden(net_with(trained), FEW, max_accuracy_drop=1.0, **FAST | {"steps": 1} | options)
         assert found.kept_step == 1
+        how = options.get("method") or f"erar_plus on the map {options['map']}"
+        assert f"{how}, 1 steps of 16 images" in str(found)
 
 
 def test_a_small_vision_transformer(tmp_path: Path) -> None:

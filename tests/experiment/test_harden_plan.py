@@ -33,6 +33,7 @@ def test_settings_of_the_method_follow_from_eps_and_the_image() -> None:
         ({"eps": 8}, "did you mean 8/255"),
         ({"method": "best"}, "method to be one of natural, madry"),
         ({"map": "lime"}, "map to be one of ig"),
+        ({"map": "gradcam", "method": "igr"}, "a method that takes map='gradcam', got method='igr'"),
         ({"max_accuracy_drop": 2}, "0.02 means two points"),
         ({"minutes": 0}, "minutes > 0"),
         ({"batch_norm": "train"}, "batch_norm to be one of fixed, update"),

@@ -69,7 +69,8 @@ def harden(
         out: Output folder for weights, report.html and both audits.
         minutes: Time for everything: it decides on the number of training steps and of audited images.
         method: Training method, as in `holdfast presets`; erar_plus needs no search of second order.
-        maps: Explanation to harden: ig, gradient, input-x-gradient, smoothgrad or gradcam.
+        maps: Explanation to harden: ig, gradient, input-x-gradient, smoothgrad or gradcam. All but ig need a method
+            that takes a map, as erar_plus does.
         layer: Layer of gradcam, by the name of a module of the network or its end; by default the last layer with
             spatial features that nothing bypasses.
         eps: Largest change per pixel, as a number or a fraction; pixels are in [0, 1].

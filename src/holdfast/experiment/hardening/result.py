@@ -102,8 +102,10 @@ class Hardened:
         """How training went, one sentence each."""
         limit = f"{100 * self.settings.max_accuracy_drop:g} points"
         first, last = (f"{100 * share:.1f} %" for share in self.watched)
+        trained_map = self.plan.method.get("map")  # None for a method without such a setting
+        how = self.settings.method + (f" on the map {trained_map}" if trained_map else "")
         said = [
-            f"{self.settings.method} on the map {self.settings.map}, {self.plan.steps:,} steps of "
+            f"{how}, {self.plan.steps:,} steps of "
             f"{self.settings.batch_size} images; the accuracy was measured {_times(len(self.checks))} on "
             "held-out images, which are not the audited ones."
         ]

@@ -1,5 +1,6 @@
 """What the caller of `harden` chooses; everything else follows from it and from the data (`plan.py`)."""
 
+import inspect
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,8 @@ from holdfast.config import check_eps
 from holdfast.errors import expected
 from holdfast.recipes import METHODS
 
+DEFAULT_METHOD, DEFAULT_MAP = "erar_plus", "ig"
+
 
 @dataclass(frozen=True, kw_only=True)
 class HardenSettings:
@@ -17,7 +20,8 @@ class HardenSettings:
 
     `eps` is the largest change per pixel (pixels are in [0, 1]); `map` names the explanation
     (`holdfast.attribution.MAPS`), `layer` the layer of Grad-CAM, which it chooses by default, and `method` the training
-    method (`holdfast.recipes.METHODS`), whose settings `method_settings` changes. `minutes` is the time for everything;
+    method (`holdfast.recipes.METHODS`), whose settings `method_settings` changes. Only a method with a setting `map`,
+    such as the default one, takes another map than integrated gradients. `minutes` is the time for everything;
     it decides on the number of training steps and of audited images. `steps`, `limit` (images of the audits) and
     `passes` set them directly; `passes` is the budget of the audits' attacks per image: passes of the strongest attack
     or, if `strong` is false, steps of the top-k attack.
@@ -37,8 +41,8 @@ class HardenSettings:
 
     eps: float = 8 / 255
     minutes: float = 60.0
-    method: str = "erar_plus"
-    map: str = "ig"
+    method: str = DEFAULT_METHOD
+    map: str = DEFAULT_MAP
     method_settings: Mapping[str, Any] = field(default_factory=dict)
     max_accuracy_drop: float = 0.02
     holdout: int | float = 0.2
@@ -63,8 +67,17 @@ class HardenSettings:
             if getattr(self, name) not in known:
                 raise expected(f"{name} to be one of {', '.join(known)}", got=repr(getattr(self, name)))
         check_layer(self.layer, [self.map])
+        self._check_method_takes_map()
         if not 0 <= self.max_accuracy_drop <= 1:
             got, fix = self.max_accuracy_drop, "0.02 means two points"
             raise expected("max_accuracy_drop from 0 to 1, a share of the images", got=got, fix=fix)
         if not (0 < self.holdout < 1 or (isinstance(self.holdout, int) and self.holdout > 1)):
             raise expected("holdout as a share between 0 and 1, or a number of images", got=self.holdout)
+
+    def _check_method_takes_map(self) -> None:
+        """Refuse a map that the method would not see: only the audits would use it."""
+        if self.map == DEFAULT_MAP or "map" in inspect.signature(METHODS[self.method]).parameters:
+            return
+        asked = f"map={self.map!r}" + ("" if self.layer is None else f" and layer={self.layer!r}")
+        fix = f"pass method={DEFAULT_METHOD!r} or leave out {asked}"
+        raise expected(f"a method that takes {asked}", got=f"method={self.method!r}", fix=fix)
