@@ -30,11 +30,14 @@ $(VENV)/.runtime: pyproject.toml constraints.txt
 	@touch $@
 
 # pytorchcv and facenet-pytorch are only sources of networks for tests; their declared need of torchvision has no CPU
-# build to rely on, and the second asks for old versions of everything.
+# build to rely on, and the second asks for old versions of everything. The packages in $(VENV)/outside are oracles of
+# the tests, which alone look there: where torchvision's operators do not load, transformers must not find it.
 $(VENV)/.dev: $(VENV)/.runtime
 	@echo "installing the test tools (once) ..."
 	@$(PIP) install -c constraints.txt -e '.[dev,tensorboard,slurm]'
 	@$(PIP) install -c constraints.txt --no-deps pytorchcv facenet-pytorch==2.6.0
+	@$(PIP) install -c constraints.txt --no-deps --upgrade --target $(VENV)/outside \
+		torchvision timm grad-cam quantus ttach cachetools opencv-python-headless
 	@touch $@
 
 demo: $(VENV)/.runtime

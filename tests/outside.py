@@ -2,49 +2,69 @@
 
 import sys
 import warnings
-from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 
+BESIDE = Path(sys.prefix) / "outside"
+"""Where `make test` installs packages that only these tests see: with torchvision among the others, transformers would
+import it, too, and fail where its compiled operators do not load."""
+
+_NOT_USED = {
+    "facenet_pytorch": {
+        "torchvision": (),
+        "torchvision.transforms": ("functional",),
+        "torchvision.ops": (),
+        "torchvision.ops.boxes": ("batched_nms",),
+    },
+    "quantus": {"skimage": (), "skimage.segmentation": ("slic", "felzenszwalb")},
+}
+"""Package -> the modules that it imports for parts that no test uses, and the names that it takes from them."""
+
 _LIBRARIES = []  # a library is unregistered when it is collected
-
-
-@cache
-def _operators_of_torchvision() -> None:
-    """Declare the compiled operators that torchvision's Python code refers to while it is imported; none is run."""
-    library = torch.library.Library("torchvision", "DEF")
-    for name in ("nms", "qnms"):
-        library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    _LIBRARIES.append(library)
 
 
 def outside(package: str) -> ModuleType:
     """The package, or a skipped test if it is not installed."""
-    from importlib import import_module
-    from importlib.util import find_spec
-
+    if find_spec(package) is None and BESIDE.is_dir() and str(BESIDE) not in sys.path:
+        sys.path.append(str(BESIDE))
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed here")
-    there = find_spec("torchvision") is not None  # transformers imports it where it is installed
-    if not there and package == "timm":
-        pytest.skip(f"torchvision, which {package} needs, is not installed here")
-    if there and not hasattr(torch.ops.torchvision, "nms"):
-        _operators_of_torchvision()
-    stand_ins = _torchvision_for_facenet() if package == "facenet_pytorch" and not there else {}
+    stand_ins = _empty_modules(package)
     sys.modules.update(stand_ins)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what these packages warn about while loading is theirs
+            if "torchvision" not in stand_ins:
+                _complete_torchvision()
             return import_module(package)
     finally:
         for name in stand_ins:
             del sys.modules[name]
 
 
-def _torchvision_for_facenet() -> dict[str, ModuleType]:
-    """Empty modules for two imports of facenet-pytorch, of its search for faces; its networks do not use them."""
-    made = {name: ModuleType(f"torchvision{name}") for name in ("", ".transforms", ".ops", ".ops.boxes")}
-    made[".transforms"].functional = made[".ops.boxes"].batched_nms = None  # type: ignore[attr-defined]
-    return {module.__name__: module for module in made.values()}
+def _complete_torchvision() -> None:
+    """Declare the compiled operators that torchvision's Python code refers to, if they do not load; none is run."""
+    if find_spec("torchvision") is None:
+        return
+    try:
+        import_module("torchvision")
+    except RuntimeError:
+        library = torch.library.Library("torchvision", "DEF")
+        for name in ("nms", "qnms"):
+            library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        _LIBRARIES.append(library)
+
+
+def _empty_modules(package: str) -> dict[str, ModuleType]:
+    """Stand-ins for modules that the package imports and that are not installed."""
+    made = {}
+    for name, attributes in _NOT_USED.get(package, {}).items():
+        if find_spec(name.partition(".")[0]) is None:
+            made[name] = ModuleType(name)
+            vars(made[name]).update(dict.fromkeys(attributes))
+    return made

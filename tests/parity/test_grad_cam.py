@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from captum.attr import LayerAttribution, LayerGradCam
+from tests.outside import outside
 from torch import Tensor, nn
 
 import holdfast as hf
@@ -39,21 +40,6 @@ def test_captum(name: str, shape: tuple, options: dict, layer: str) -> None:
         torch.testing.assert_close(hf.GradCAM()(model, x, y), ours)  # the automatic choice
 
 
-def pytorch_grad_cam():
-    """pytorch-grad-cam, with the two operators that a CPU build of torchvision lacks; or the test is skipped."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            library = torch.library.Library("torchvision", "FRAGMENT")
-            for operator in ("nms", "qnms"):
-                if not hasattr(torch.ops.torchvision, operator):
-                    library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-            import pytorch_grad_cam as package
-    except ImportError as error:
-        pytest.skip(f"pytorch-grad-cam cannot be imported: {error}")
-    return package
-
-
 def stretched(maps: Tensor) -> Tensor:
     """Each map from 0 to 1, as that package returns them."""
     low, high = maps.amin((1, 2), keepdim=True), maps.amax((1, 2), keepdim=True)
@@ -63,7 +49,7 @@ def stretched(maps: Tensor) -> Tensor:
 @every_network
 @pytest.mark.parametrize("cam", ["GradCAM", "GradCAMPlusPlus"])
 def test_pytorch_grad_cam(name: str, shape: tuple, options: dict, layer: str, cam: str) -> None:
-    package = pytorch_grad_cam()
+    package = outside("pytorch_grad_cam")
     model, x, y = network(name, shape, options)
     louder = nn.Sequential(model, Times(1e6))  # against the 1e-6 that they add to the squares of gradients
     with warnings.catch_warnings():

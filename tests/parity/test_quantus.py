@@ -1,6 +1,5 @@
 """RIS, ROS and the imputation of ROAD equal those of Quantus, where Quantus can be imported."""
 
-import importlib.util
 import warnings
 from types import ModuleType
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.outside import outside
 
 import holdfast as hf
 from holdfast.evaluation.road import impute
@@ -19,21 +19,7 @@ SAMPLES = 4
 
 @pytest.fixture(scope="module")
 def quantus() -> ModuleType:
-    if importlib.util.find_spec("quantus") is None:
-        pytest.skip("quantus is not installed")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what other packages warn about while loading is theirs
-        try:
-            import torchvision  # noqa: F401 - Quantus imports it
-        except RuntimeError:  # its CPU build has no compiled operators; declaring them is enough to import it
-            library = torch.library.Library("torchvision", "DEF")
-            for name in ("nms", "qnms"):
-                library.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-            DECLARED.append(library)  # it must outlive this function
-        return importlib.import_module("quantus")
-
-
-DECLARED: list[Any] = []
+    return outside("quantus")
 
 
 @pytest.fixture(scope="module")
