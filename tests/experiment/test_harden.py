@@ -165,6 +165,13 @@ def test_any_method_and_any_map_runs(trained: dict[str, torch.Tensor]) -> None:
         assert f"{how}, 1 steps of 16 images" in str(found)
 
 
+def test_a_step_larger_than_the_ball_is_questioned(trained: dict[str, torch.Tensor]) -> None:
+    options = FAST | {"steps": 1, "method_settings": {"step_size": 0.2}}
+    found = hf.harden(net_with(trained), FEW, max_accuracy_drop=1.0, **options)
+    assert found.notes == ("step_size = 0.2 is larger than eps = 0.1; did you mean 0.025?",)
+    assert found.notes[0] in str(found)
+
+
 def test_a_small_vision_transformer(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     config = transformers.ViTConfig(

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 import holdfast as hf
 from holdfast.errors import DataError, HoldfastError, InputError
-from holdfast.experiment.weights import in_float32, put_weights
+from holdfast.experiment.weights import put_weights
 from holdfast.models import weight_files
 from holdfast.models.plain_globals import NumberType, scalar
+from holdfast.models.precision import in_float32
 from holdfast.models.weight_files import STATE_KEYS, SUFFIXES, TORCH_SUFFIXES, find_weights, read_torch_file
 from holdfast.models.weight_names import PREFIXES, compare, fit_weights
 

@@ -4,9 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from holdfast.engine.checks import check_precision, check_scale
+from holdfast.engine.checks import check_labels, check_precision, check_scale
 from holdfast.errors import expected
 from holdfast.types import Model, Score, Target
 
@@ -36,7 +37,13 @@ class GradientMap(ABC):
         """The map of `score` for labels y [B], shaped like x."""
         check_scale(x)
         check_precision(model, x)
-        return self.maps(model, x, [(self.score, y)], create_graph=create_graph).maps[0]
+        check_labels(y, x.shape[0])
+        try:
+            return self.maps(model, x, [(self.score, y)], create_graph=create_graph).maps[0]
+        except (IndexError, RuntimeError) as error:
+            if "out of bounds" in str(error):  # of the score: no check of the values, which would wait for a GPU
+                check_labels(y, x.shape[0], _outputs(model, x))
+            raise
 
     @property
     def points(self) -> int:
@@ -64,3 +71,9 @@ class GradientMap(ABC):
     def relative_gap(self, model: Model, x: Tensor, y: Tensor) -> Tensor | None:
         """|completeness gap| / |s(x) - s(x0)|, [B]; None for maps without the completeness property."""
         return None
+
+
+def _outputs(model: Model, x: Tensor) -> int:
+    """The number of outputs of the network."""
+    with torch.no_grad():
+        return model(x[:1]).shape[1]

@@ -9,6 +9,19 @@ BYTES = 64
 """A larger pixel is taken for one of 0 to 255: normalised pixels do not get there."""
 
 
+def check_tensors(**given: object) -> None:
+    """Raise for arguments that are not tensors, such as NumPy arrays.
+
+    >>> check_tensors(x=[0.5])
+    Traceback (most recent call last):
+    holdfast.errors.InputError: expected x to be a tensor, got list; convert it with torch.as_tensor.
+    """
+    for name, value in given.items():
+        if not isinstance(value, Tensor):
+            fix = "convert it with torch.as_tensor"
+            raise expected(f"{name} to be a tensor", got=type(value).__name__, fix=fix)
+
+
 def check_images(x: Tensor) -> None:
     """Check that x is a float batch [B, C, H, W] of finite pixels in [0, 1]."""
     if not isinstance(x, Tensor) or x.dim() != 4 or not x.is_floating_point():
@@ -47,8 +60,10 @@ def check_precision(model: object, x: Tensor) -> None:
 def check_labels(y: Tensor, batch: int, classes: int | None = None) -> None:
     """Check that y holds int64 labels [B] below the number of classes."""
     if not isinstance(y, Tensor) or y.dtype != torch.int64 or y.shape != (batch,):
+        typed = isinstance(y, Tensor) and y.dtype == torch.int64
         got = f"{y.dtype} of shape {list(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
-        raise expected(f"int64 labels [{batch}], one per image", got=got)
+        fix = "" if typed else "convert them with torch.as_tensor(y).long()"
+        raise expected(f"int64 labels [{batch}], one per image", got=got, fix=fix)
     if classes is not None and batch and not bool(((y >= 0) & (y < classes)).all()):
         got = f"labels from {int(y.min())} to {int(y.max())}"
         raise expected(f"labels from 0 to {classes - 1}, one per output of the model", got=got)

@@ -30,6 +30,7 @@ from holdfast.evaluation.preflight import check_before_attacks, check_second_ord
 from holdfast.evaluation.protocol import EvaluationProtocol, OnProgress, check_protocol
 from holdfast.evaluation.relabel import relabelled
 from holdfast.models import Classifier
+from holdfast.models.precision import computing_in_float32
 from holdfast.models.probe import probe_as_they_are
 from holdfast.report import view_runs, write_report
 from holdfast.runs.folders import check_not_training_run
@@ -65,6 +66,7 @@ def audit(
     explains the predicted class instead of the given label; use it for images without labels. `out` is a folder for
     rows, summary and the page report.html; an interrupted audit resumes from it. `notes` on the network are kept with
     those on data and accuracy. With a `device`, the network is moved there, as `Module.to` does, and so are the images.
+    A network of another precision is audited in float32.
 
     `model_name` and `data_name` are how the page calls the network and the data; by default the name of its class and
     of the dataset. `origin` is for the commands that the page recommends: `command`, the words of the command line, and
@@ -81,19 +83,20 @@ def audit(
         raise expected("labels = 'given' or 'predicted'", got=repr(labels))
     if out is not None:
         check_not_training_run(Path(out))
-    return run_audit(
-        model,
-        data,
-        settings,
-        labels=labels,
-        out=out,
-        device=device,
-        on_progress=on_progress,
-        notes=notes,
-        model_name=model_name,
-        data_name=data_name,
-        origin=origin,
-    )
+    with computing_in_float32(model) as converted:
+        return run_audit(
+            model,
+            data,
+            settings,
+            labels=labels,
+            out=out,
+            device=device,
+            on_progress=on_progress,
+            notes=(*notes, *converted),
+            model_name=model_name,
+            data_name=data_name,
+            origin=origin,
+        )
 
 
 def run_audit(

@@ -24,9 +24,10 @@ from holdfast.evaluation.default_protocol import default_protocol
 from holdfast.evaluation.identity import claim, identity
 from holdfast.evaluation.job import Job, subset_of
 from holdfast.evaluation.pictures import make_panels, stored_panels
-from holdfast.evaluation.preflight import check_second_order
+from holdfast.evaluation.preflight import check_network
 from holdfast.evaluation.protocol import Evaluation, EvaluationProtocol, OnProgress, check_protocol
 from holdfast.evaluation.summary import add_budgets, add_chance, evaluation_summary
+from holdfast.models.precision import computing_in_float32
 from holdfast.runs.panels import write_panels
 from holdfast.runs.provenance import collect_provenance
 from holdfast.runs.summary import RunInfo
@@ -53,8 +54,8 @@ def evaluate(
     `data` is a holdfast dataset or loader, a pair (x, y) of tensors or arrays, or a `torch.utils.data.DataLoader` of
     (x, y) or (x, y, id). The default protocol has the usual attacks within 8/255 on 64 images. In a process group all
     processes return all rows; the checks for gradient masking and the pictures are left to rank 0. With a `device`, the
-    network is moved there, as `Module.to` does, and so are the images. With `again`, attacks that `out` holds with
-    other settings are measured again; their old rows are deleted.
+    network is moved there, as `Module.to` does, and so are the images. A network of another precision is evaluated in
+    float32. With `again`, attacks that `out` holds with other settings are measured again; their old rows are deleted.
 
     >>> import holdfast as hf
     >>> model = hf.Classifier(hf.models.build("digits-cnn", seed=0))
@@ -69,10 +70,11 @@ def evaluate(
     device = None if device is None else pick_device(str(device))
     if device is not None and isinstance(model, nn.Module):
         model.to(device)
-    check_second_order(model, dataset, protocol.attacks.values(), device)
     processes = current()
     job = Job(model, dataset, protocol, folder, device, on_progress, processes)
     with ExitStack() as stack:
+        stack.enter_context(computing_in_float32(model))
+        check_network(model, dataset, protocol.attacks.values(), device)
         if folder is not None or processes.world_size > 1:
             on_prediction = {"pgd": protocol.pgd, "apgd": protocol.apgd}
             measured = {name: attack for name, attack in on_prediction.items() if attack}

@@ -19,7 +19,9 @@ from holdfast.engine.gradients import images_per_pass
 from holdfast.engine.modes import evaluating
 from holdfast.engine.predictions import predictions
 from holdfast.errors import expected
+from holdfast.models import Classifier
 from holdfast.models.double_backward import require_second_order
+from holdfast.models.probe import probe_as_they_are
 from holdfast.types import Attribution, Model
 
 FEW_MAPS = 4
@@ -42,6 +44,16 @@ def check_before_attacks(
             )
             raise expected("images that the network predicts correctly", got=f"none of {len(y)}", fix=fix)
         _check_maps(model, x, y, right, attribution)
+
+
+def check_network(
+    model: Model, data: Dataset, attacks: Iterable[ExplanationAttack], device: torch.device | str | None
+) -> None:
+    """Raise if the network does not take the images, or if `check_second_order` does."""
+    if len(data) and isinstance(model, nn.Module):
+        network = model if isinstance(model, Classifier) else Classifier(model)
+        probe_as_they_are(network, to_float(data.x[:2], device))
+    check_second_order(model, data, attacks, device)
 
 
 def check_second_order(

@@ -11,9 +11,10 @@ from holdfast.config import Network, RunConfig, config_from_file
 from holdfast.data.preprocessing import NORMALISATIONS, Preprocessing, check_normalisation
 from holdfast.errors import DataError, expected
 from holdfast.experiment.layout import CONFIG, WEIGHTS
-from holdfast.experiment.weights import in_float32, put_weights
+from holdfast.experiment.weights import put_weights
 from holdfast.models import Classifier, SoftplusNetwork, build
 from holdfast.models.foreign.registry import SOURCES, build_foreign, is_foreign
+from holdfast.models.precision import in_float32
 from holdfast.zoo import index as zoo
 from holdfast.zoo.weights import fetch
 

@@ -5,8 +5,6 @@ Weights are read as safetensors or with `torch.load(weights_only=True)`; a file 
 
 from pathlib import Path
 
-from torch import nn
-
 from holdfast.errors import DataError, expected
 from holdfast.experiment.layout import WEIGHTS
 from holdfast.models import Classifier
@@ -38,12 +36,3 @@ def read_weights_file(file: Path, key: str | None = None) -> FoundWeights:
     if key is not None:
         raise expected("a key only for a checkpoint of torch.save", got=f"{key!r} for {file.name}", fix="leave it out")
     return FoundWeights(tensors=read_weights(file))
-
-
-def in_float32(net: nn.Module) -> tuple[str, ...]:
-    """Convert a network of another precision to float32, in place; returns a note if it was one."""
-    kinds = {str(p.dtype).removeprefix("torch.") for p in net.parameters() if p.is_floating_point()} - {"float32"}
-    if not kinds:
-        return ()
-    net.float()
-    return (f"the network is built in {', '.join(sorted(kinds))}; holdfast computes in float32",)

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from holdfast.engine.checks import check_tensors
 from holdfast.errors import InputError, expected
 
 
@@ -64,6 +65,7 @@ class Classifier(nn.Module):
         return declared if self.mean is None else None
 
     def forward(self, x: Tensor) -> Tensor:
+        check_tensors(x=x)
         if not x.is_floating_point() or x.dim() < 2:
             raise expected(
                 "a float batch [B, C, H, W] of pixels in [0, 1]",

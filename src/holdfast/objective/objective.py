@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.attacks.pgd import PGD
+from holdfast.engine.checks import check_tensors
 from holdfast.engine.microbatch import Parts, sum_in_slices
 from holdfast.engine.passes import count_passes
 from holdfast.errors import expected
@@ -74,6 +75,7 @@ class Objective(nn.Module):
         Without `keys`, the noise follows from the place in the batch and from `example_passes`. That is for a first
         try: with the keys of the examples, the result does not depend on how they are put into batches.
         """
+        check_tensors(x=x, y=y)
         if keys is None:
             keys = make_keys(0, torch.arange(len(y), device=y.device), stream=self.example_passes)
         totals: list[Tensor] = []

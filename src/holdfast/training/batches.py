@@ -8,6 +8,7 @@ from torch import Tensor
 
 from holdfast.data.dataset import to_float
 from holdfast.data.from_torch import split_batch
+from holdfast.engine.checks import check_scale
 from holdfast.errors import expected
 from holdfast.training.protocols import Batches
 
@@ -27,6 +28,7 @@ class EpochBatches:
         self.loader = loader
         self._batches: Iterator[Any] = iter(())
         self._next = -1
+        self._looked = False
         self._seen = 0
 
     def __len__(self) -> int:
@@ -50,7 +52,11 @@ class EpochBatches:
         x, y, *rest = split_batch(next(self._batches))
         ids = rest[0] if rest else torch.arange(self._seen, self._seen + len(y), device=y.device)
         self._seen += len(y)
-        return x if x.is_floating_point() else to_float(x), y.to(torch.int64), ids.to(torch.int64)
+        x = x if x.is_floating_point() else to_float(x)
+        if not self._looked:  # only the first batch: the look waits for a GPU
+            check_scale(x)
+            self._looked = True
+        return x, y.to(torch.int64), ids.to(torch.int64)
 
 
 def as_batches(loader: Batches | Iterable[Any]) -> Batches:

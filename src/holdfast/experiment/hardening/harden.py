@@ -16,8 +16,8 @@ from holdfast.experiment.hardening.job import Job
 from holdfast.experiment.hardening.own_weights import OwnWeights, own_weights
 from holdfast.experiment.hardening.result import Hardened
 from holdfast.experiment.hardening.settings import HardenSettings
-from holdfast.experiment.weights import in_float32
 from holdfast.models import Classifier
+from holdfast.models.precision import in_float32
 from holdfast.runs.provenance import without_folders
 from holdfast.training import pick_device
 
@@ -63,16 +63,18 @@ def harden(
     if settings is not None and options:
         raise expected("settings or options of harden, not both", got=f"settings and {', '.join(options)}")
     settings = settings or HardenSettings(**options)
-    form, more = weights or own_weights(model), in_float32(model)
     where = pick_device(str(device or "auto"))
+    images = divide(
+        as_dataset(data),
+        None if held_out is None else as_dataset(held_out),
+        share=settings.holdout,
+        seed=settings.seed,
+    )
+    network = model if isinstance(model, Classifier) else Classifier(model)
+    form, more = weights or own_weights(model), in_float32(model)
     job = Job(
-        network=(model if isinstance(model, Classifier) else Classifier(model)).to(where),
-        images=divide(
-            as_dataset(data),
-            None if held_out is None else as_dataset(held_out),
-            share=settings.holdout,
-            seed=settings.seed,
-        ),
+        network=network.to(where),
+        images=images,
         settings=settings,
         form=form,
         folder=None if out is None else Path(out),

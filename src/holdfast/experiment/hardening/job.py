@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.config import differences
-from holdfast.data import Loader, to_float
+from holdfast.config import differences, large_steps
+from holdfast.data import Dataset, Loader, to_float
+from holdfast.engine.checks import check_labels
 from holdfast.errors import InputError, expected
 from holdfast.evaluation.audit import check_audit, run_audit
 from holdfast.evaluation.audit_result import Audit
@@ -26,6 +27,7 @@ from holdfast.experiment.hardening.seconds import Seconds
 from holdfast.experiment.hardening.settings import HardenSettings
 from holdfast.experiment.layout import WEIGHTS
 from holdfast.models import Classifier
+from holdfast.models.probe import probe_as_they_are
 from holdfast.objective import Objective
 from holdfast.recipes import METHODS
 from holdfast.report import view_runs, write_report
@@ -68,6 +70,8 @@ class Job:
         """Do everything; if it fails or is interrupted, the network gets its original weights back."""
         images, settings, began = self.images, self.settings, time.monotonic()
         method = method_settings(settings, images.train.image_shape)
+        for part in (images.train, images.audited):
+            check_fits(self.network, part, self.device)
         size = min(settings.batch_size, len(images.train))
         loader = Loader(images.train, size, seed=settings.seed, device=self.device, drop_last=True)
         with undone_on_error(self.network):
@@ -96,7 +100,12 @@ class Job:
                 checks=tuple(guarded.checks),
                 kept_step=guarded.kept_step,
                 watched=(guarded.accuracy, accuracy_on(self.network, images.watched, self.device)),
-                notes=(*self._about_training_images(), *self._unreached(plan), *self._few_steps(plan)),
+                notes=(
+                    *self._about_training_images(),
+                    *self._unreached(plan),
+                    *self._few_steps(plan),
+                    *large_steps(plan.method, option="{} = "),
+                ),
                 seconds=seconds.total(),
                 files=tuple(files),
                 continue_with=self.continue_with,
@@ -214,6 +223,12 @@ class Job:
         if plan.steps >= 100 or self.settings.steps is not None:
             return []
         return [f"only {plan.steps} steps fit into the time; give it more minutes for a larger gain"]
+
+
+def check_fits(network: Classifier, data: Dataset, device: torch.device) -> None:
+    """Raise if the network does not take the images, or has fewer outputs than they have classes."""
+    found = probe_as_they_are(network, to_float(data.x[:2], device))
+    check_labels(data.y, len(data), found.logits.shape[1])
 
 
 @contextmanager
