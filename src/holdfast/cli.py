@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 import holdfast
-from holdfast.commands.flags import as_flags
+from holdfast.commands.flags import as_flags, as_typed
 from holdfast.commands.processes import leads, program
 from holdfast.commands.readable import with_readable_types
 from holdfast.engine.process import keep_memory, set_threads
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if debug:
             raise
-        return _say(*_told(error, words[0] if words else ""))
+        return _say(*_told(error, words))
 
 
 def _without_threads(words: list[str]) -> tuple[list[str], int | None]:
@@ -96,10 +96,11 @@ def _interrupted(words: list[str]) -> str:
     return f"interrupted; {again}: {program()} {shlex.join(words)}"
 
 
-def _told(error: Exception, command: str) -> tuple[str, int]:
+def _told(error: Exception, words: list[str]) -> tuple[str, int]:
     """The message for an error of a command, in one sentence, and its exit code."""
     if isinstance(error, HoldfastError):
-        return as_flags(str(error), command), INTERRUPTED if hasattr(error, "signal") else USER_ERROR
+        message = as_typed(as_flags(str(error), words[0] if words else ""), words)
+        return message, INTERRUPTED if hasattr(error, "signal") else USER_ERROR
     if isinstance(error, OSError):
         where = f" {error.filename}" if error.filename else ""
         return (

@@ -36,6 +36,10 @@ def other_normalisation() -> None:
         ("train", lambda: Geometry(size=-1), "expected --data.options.size as a positive height"),
         ("audit", lambda: hf.data.load("digits", split="dev"), "expected --split to be one of"),
         ("harden", lambda: hf.HardenSettings(method="sgd"), "expected --method to be one of"),
+        ("audit", lambda: hf.AuditSettings(ig_steps=0), "expected --ig-steps >= 1, got 0."),
+        ("audit", lambda: hf.AuditSettings(search_ig_steps=0), "expected --search-ig-steps >= 1, got 0."),
+        ("audit", lambda: hf.AuditSettings(maps=("ig", "ig")), "expected --maps with different names, got ig, ig."),
+        ("audit", lambda: hf.maps.make_map("lime"), "expected --maps to be one of ig, gradient"),
         (
             "harden",
             lambda: hf.HardenSettings(method="igr", map="gradcam", layer="conv"),

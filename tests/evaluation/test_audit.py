@@ -40,6 +40,17 @@ def test_three_lines(digits) -> None:
         assert word in answer
 
 
+def test_steps_that_no_attack_takes_are_noted(digits) -> None:
+    options = {"eps": 0.1, "ig_steps": 3, "limit": 2, "labels": "predicted"}
+    said = " ".join(hf.audit(trained("digits-cnn", 8), digits, attacks=("random",), steps=3, **options).notes)
+    assert "steps = 3 has no effect on these attacks: it is for the reference attack (strong=False" in said
+    said = " ".join(hf.audit(trained("digits-cnn", 8), digits, strong=False, steps=3, **options).notes)
+    assert "no effect" not in said
+    uses = [AuditSettings(**one).uses_steps for one in ({}, {"strong": False}, {"attacks": ("strongest", "ifia-topk")})]
+    assert uses == [False, True, True]
+    assert not AuditSettings(maps=("ig", "gradcam")).uses_steps
+
+
 @pytest.fixture(scope="module")
 def quick(digits, tmp_path_factory: pytest.TempPathFactory) -> tuple[Audit, Path]:
     """A small audit from Python that writes its files."""

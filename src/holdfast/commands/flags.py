@@ -1,6 +1,7 @@
 """Errors of the Python interface in the words of the command line: `--holdout 0.2` instead of `holdout=0.2`."""
 
 import re
+from collections.abc import Iterable
 
 _DATA = {
     name: f"--data.options.{name}" for name in ("holdout", "size", "crop", "layout", "quantize", "skip_unreadable")
@@ -27,7 +28,14 @@ _OWN = {
 _METHOD = ("method", "max_accuracy_drop", "lr", "batch_size", "batch_norm", "resume", "strong", "seed")
 
 FLAGS: dict[str, dict[str, str]] = {
-    "audit": {**_OWN, **{name: f"--{name}" for name in ("split", "labels", "map", "attacks")}, "eval_k": "--k"},
+    "audit": {
+        **_OWN,
+        **{name: f"--{name}" for name in ("split", "labels", "attacks")},
+        "map": "--maps",
+        "ig_steps": "--ig-steps",
+        "search_ig_steps": "--search-ig-steps",
+        "eval_k": "--k",
+    },
     "harden": {**_OWN, **{name: f"--{name.replace('_', '-')}" for name in _METHOD}, "map": "--maps"},
     "train": {
         **_DATA,
@@ -43,7 +51,7 @@ FLAGS: dict[str, dict[str, str]] = {
 _PLAIN = (
     *("eps", "mean", "std", "normalize", "minutes", "labels", "holdout", "eval_k", *_LIMITS),
     *("steps", "passes", "map", "attacks", "lr", "batch_size", "batch_norm", "method", "max_accuracy_drop"),
-    *("size", "crop", "split", "layout", "layer"),
+    *("size", "crop", "split", "layout", "layer", "ig_steps", "search_ig_steps"),
 )
 """Arguments that messages name without a value, as in "expected eps <= 1"."""
 
@@ -51,6 +59,7 @@ _LISTED = (*_PLAIN, "arguments", "output")
 """Arguments that may be listed after "got"."""
 
 _PHRASES = {
+    "expected maps with different names": "expected --maps with different names",
     "a builder only with": "--builder only with",
     "a key only for": "--weights-key only for",
     "only weights and a builder with": "only --weights, --weights-key and --builder with",
@@ -92,6 +101,16 @@ def as_flags(message: str, command: str) -> str:
     names = "|".join(options)
     message = re.sub(rf"(?<![\w-])({names})=({_VALUE})", lambda found: _flag(options, *found.groups()), message)
     return _without_values(message, options)
+
+
+def as_typed(message: str, words: Iterable[str]) -> str:
+    """The message with `--map` for `--maps` if that is what the user typed.
+
+    >>> as_typed("expected --maps to be one of ig, got 'lime'.", ["audit", "--map", "lime"])
+    "expected --map to be one of ig, got 'lime'."
+    """
+    typed = {word.partition("=")[0] for word in words}
+    return re.sub(r"--maps\b", "--map", message) if "--map" in typed else message
 
 
 def _without_values(message: str, options: dict[str, str]) -> str:

@@ -131,7 +131,7 @@ def run_audit(
         "split": data.split,
         "k": k,
         "settings": _described(settings),
-        "told": [*notes, *data.notes, *_small_budget(network, data, settings, protocol, device)],
+        "told": [*notes, *data.notes, *_unused(settings), *_small_budget(network, data, settings, protocol, device)],
         **(origin or {}),
         "command": [without_folders(word) for word in command],
     }
@@ -164,6 +164,16 @@ def check_audit(
         check_before_attacks(network, audited, explained_map(one), device)
     check_second_order(network, audited, protocol.attacks.values(), device)
     return protocol
+
+
+def _unused(settings: AuditSettings) -> list[str]:
+    """A note if `steps` was chosen and no attack takes it."""
+    if settings.uses_steps or settings.steps == AuditSettings.steps:
+        return []
+    return [
+        f"steps = {settings.steps} has no effect on these attacks: it is for the reference attack (strong=False, or "
+        "--no-strong); for the strongest attack, set passes"
+    ]
 
 
 def _small_budget(

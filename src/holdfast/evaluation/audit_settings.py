@@ -10,7 +10,7 @@ from holdfast.data.dataset import Dataset
 from holdfast.errors import expected
 from holdfast.evaluation.protocol import EvaluationProtocol
 from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd
-from holdfast.runs.names import CONTROL, REFERENCE, STRONGEST, TRUE_LOGIT, on_map
+from holdfast.runs.names import CONTROL, CONTROLS, REFERENCE, STRONGEST, TRUE_LOGIT, attack_of, on_map
 from holdfast.runs.verdict import decisive
 from holdfast.types import Attribution
 
@@ -67,8 +67,9 @@ class AuditSettings:
 
     def __post_init__(self) -> None:
         check_eps(self.eps)
-        if self.passes < 1:
-            raise expected("passes >= 1", got=self.passes)
+        for name in ("passes", "ig_steps", "search_ig_steps"):
+            if getattr(self, name) < 1:
+                raise expected(f"{name} >= 1", got=getattr(self, name))
         if len(names := self.map_names) != len(set(names)):
             raise expected("maps with different names", got=", ".join(names))
         check_layer(self.layer, names)
@@ -106,6 +107,12 @@ class AuditSettings:
             return (REFERENCE, CONTROL)
         # a map of the caller's own has its own score
         return (STRONGEST, TRUE_LOGIT, CONTROL) if self.attribution is None else (STRONGEST, CONTROL)
+
+    @property
+    def uses_steps(self) -> bool:
+        """Whether an attack takes `steps`; the strongest takes `passes`, and the noise beside it `CONTROL_STEPS`."""
+        others = (STRONGEST, TRUE_LOGIT, *(CONTROLS if self.strong else ()))
+        return any(attack_of(name) not in others for name in self.attack_names)
 
     def top_k(self, data: Dataset) -> int:
         """The number of top pixels that are compared on images like those of `data`."""
