@@ -17,7 +17,7 @@ NETS = """
 import torch
 import holdfast as hf
 from torch import nn
-from tests.nets import OnceOnly
+from tests.nets import Bypassed, OnceOnly
 
 
 class Colour(nn.Module):
@@ -74,16 +74,6 @@ def deep():
     # four poolings: takes images of at least 16 x 16
     pools = [layer for _ in range(4) for layer in (nn.Conv2d(1, 1, 3, padding=1), nn.MaxPool2d(2))]
     return nn.Sequential(*pools, nn.Flatten(), nn.LazyLinear(10))
-
-
-class Bypassed(nn.Module):
-    # its last layer sees the image itself, too, so that Grad-CAM cannot choose a layer
-    def __init__(self):
-        super().__init__()
-        self.conv, self.end = nn.Conv2d(1, 4, 3, padding=1), nn.Linear(320, 10)
-
-    def forward(self, x):
-        return self.end(torch.cat([self.conv(x), x], 1).flatten(1))
 
 
 def strides():

@@ -22,7 +22,7 @@ from holdfast.objective import Objective
 NETS = """
 import torch
 from torch import nn
-from tests.nets import OnceOnly
+from tests.nets import Bypassed, OnceOnly
 
 def rigid():
     return nn.Sequential(OnceOnly(), small())
@@ -33,14 +33,6 @@ def small():
 def partly_frozen():
     net = loaded()
     return nn.Sequential(*net[:4], nn.Dropout(0.5).eval(), net[4])
-
-class Bypassed(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.conv, self.end = nn.Conv2d(1, 4, 3, padding=1), nn.Linear(320, 10)
-
-    def forward(self, x):
-        return self.end(torch.cat([self.conv(x), x], 1).flatten(1))
 
 def loaded():
     net, state = small(), torch.load("w.pth", weights_only=True)["model"]["state_dict"]
