@@ -13,7 +13,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.cli import COMMANDS, main
-from holdfast.commands.demo import NEXT
+from holdfast.commands.demo import NEXT, WHY_CENTRED
 from holdfast.experiment.jobs import Job, dependency_waves
 from holdfast.experiment.local import run_local
 from holdfast.experiment.tables import TABLES
@@ -215,6 +215,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     for word in ("natural", "madry", "trades", "erar", "erar_plus", "strongest", "11,008 example-passes"):
         assert word in said
+    assert WHY_CENTRED in " ".join(said.split())
     page = (tmp_path / "report.html").read_text()
     for word in ("fashion-sample", "digits", "Accuracy against stability"):
         assert word in page

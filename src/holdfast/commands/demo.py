@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 PAIRS = (("trades", "natural"), ("erar_plus", "natural"), ("erar_plus", "madry"), ("erar_plus", "trades"))
 """Methods that are compared on the digits: the second is subtracted from the first."""
 
+WHY_CENTRED = (
+    "A term common to all logits moves the map of the true logit and no prediction; the centred logit, the true logit "
+    "minus the mean logit, does not have it."
+)
+
 NEXT = (
     Step(
         text="Audit your own network: how far can an invisible perturbation move its maps?",
@@ -96,7 +101,7 @@ def _first_part(jobs: "list[ZooJob]", out: Path, plan: "DemoPlan", workers: int,
         job.prepare()
     _run(jobs, plan.images, workers, console)
     runs = {NATURAL: jobs[0].folder, HARDENED: jobs[1].folder}
-    console.print(_table(runs, "map of the centred logit; perturbation of at most 8/255 per pixel"))
+    console.print(_table(runs, f"map of the centred logit; perturbation of at most 8/255 per pixel. {WHY_CENTRED}"))
     _compare(runs, ((HARDENED, NATURAL),), console)
     _draw(runs.values(), out, console)
 
