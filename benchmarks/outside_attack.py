@@ -28,9 +28,11 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 import holdfast as hf
+from holdfast.attacks.strongest import EDITION
 from holdfast.config import config_from_file
 from holdfast.engine.passes import count_passes
 from holdfast.experiment.run import load_data
+from holdfast.runs import collect_provenance
 
 OUT = Path(__file__).parent / "outside_attack.jsonl"
 STORED, ROWS = 8, 48
@@ -315,6 +317,7 @@ def report(run: Path, attack: str, seed: int, values: dict[str, Tensor], passes:
     line = {"run": f"{run.parent.name}/{run.name}", "attack": attack, "n": len(values["top_k"]), "seed": seed}
     line |= {name: round(float(value.mean()), 4) for name, value in values.items()}
     line |= {"passes_per_image": None if passes is None else round(passes), "threads": torch.get_num_threads()}
+    line |= {"edition": EDITION, "commit": collect_provenance()["commit"]}
     print(json.dumps(line), flush=True)
     with OUT.open("a") as file:
         file.write(json.dumps(line) + "\n")

@@ -16,11 +16,13 @@ from pathlib import Path
 import torch
 
 import holdfast as hf
+from holdfast.attacks.strongest import EDITION
 from holdfast.config import config_from_file
 from holdfast.data import to_float
 from holdfast.engine.passes import count_passes
 from holdfast.experiment.run import load_data
 from holdfast.recipes import strongest
+from holdfast.runs import collect_provenance
 from holdfast.runs.names import STRONGEST
 
 SEED = 5
@@ -85,6 +87,8 @@ def report(run: Path, name: str, attack: object, model: object, data: object) ->
         "threads": torch.get_num_threads(),
         "seed": SEED,
         "winners": dict(winners.most_common()),
+        "edition": EDITION,
+        "commit": collect_provenance()["commit"],
     }
     print(json.dumps(line), flush=True)
     with OUT.open("a") as file:
