@@ -32,6 +32,7 @@ from holdfast.attribution.smoothgrad import SmoothGrad as SmoothGrad
 from holdfast.certificates.certify import certify as certify
 from holdfast.certificates.result import Certificates as Certificates
 from holdfast.certificates.settings import CertifySettings as CertifySettings
+from holdfast.engine.modes import plain_kernels as plain_kernels
 from holdfast.errors import DataError as DataError
 from holdfast.errors import HoldfastError as HoldfastError
 from holdfast.errors import InputError as InputError

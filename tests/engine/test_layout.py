@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import holdfast as hf
 from holdfast.engine.cpu_kernels import fast_kernels, fast_kernels_for
 from holdfast.engine.layout import copies_of, laid_out, layout_of
-from holdfast.engine.modes import frozen, plain_kernels
+from holdfast.engine.modes import frozen
 
 LAST, USUAL = torch.channels_last, torch.contiguous_format
 
@@ -88,7 +88,7 @@ def test_maps_and_attacks_are_those_of_the_plain_engine(name: str) -> None:
     y, keys = net(x).argmax(1), torch.arange(3)
     attack = hf.recipes.ifia(eps=0.05, step_size=0.02, steps=2, k=20, ig_steps=3, kind="cosine")
     fast = hf.IntegratedGradients(steps=3)(net, x, y), attack(net, x, y, keys=keys)
-    with plain_kernels():
+    with hf.plain_kernels():
         plain = hf.IntegratedGradients(steps=3)(net, x, y), attack(net, x, y, keys=keys)
     torch.testing.assert_close(fast[0], plain[0])
     torch.testing.assert_close(fast[1], plain[1])
@@ -166,7 +166,7 @@ def test_an_attack_after_a_training_step_sees_the_new_weights() -> None:
     for weight in net.parameters():
         weight.data.mul_(-0.5)  # does not count as a change of its version
     after = attack(net, x, y, keys=keys)
-    with plain_kernels():
+    with hf.plain_kernels():
         torch.testing.assert_close(after, attack(net, x, y, keys=keys))
 
 

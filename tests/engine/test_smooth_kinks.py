@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from holdfast.engine.modes import plain_kernels
+import holdfast as hf
 from holdfast.engine.smooth_kinks import deviations, exact_relu, smooth_slope, softplus_relu
 
 FORMS = {
@@ -35,7 +35,7 @@ def derivatives(form, leak: float, inplace: bool, order: int) -> list[Tensor]:
 @pytest.mark.parametrize("inplace", [False, True])
 def test_derivatives_to_the_third_order_are_those_of_the_formula(name: str, leak: float, inplace: bool) -> None:
     fast = derivatives(FORMS[name], leak, inplace, order=3)
-    with plain_kernels():
+    with hf.plain_kernels():
         formula = derivatives(FORMS[name], leak, inplace, order=3)
     torch.testing.assert_close(fast, formula)
 

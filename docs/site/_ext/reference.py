@@ -32,6 +32,7 @@ TITLES = {
     "zoo": "Zoo",
     "models": "Networks",
     "data": "Data",
+    "engine": "Speed",
     "": "Keys, pairs and errors",
 }
 """Room -> title of its page, in reading order; "" stands for `errors`, `rng` and `types`. Other rooms follow."""

@@ -47,7 +47,19 @@ _PLAIN_LOCK = threading.Lock()
 
 @contextmanager
 def plain_kernels() -> Iterator[None]:
-    """Inside the block the whole process computes with PyTorch's own layers: the oracle of all fast kernels."""
+    """Inside the block the whole process computes with PyTorch's own layers, without any of the fast kernels.
+
+    The results are the same up to rounding; use it to find out whether a kernel is the cause of a problem.
+
+    >>> import torch
+    >>> import holdfast as hf
+    >>> net, x = hf.models.build("digits-cnn", seed=0), torch.rand(2, 1, 8, 8)
+    >>> y = net(x).argmax(1)
+    >>> with hf.plain_kernels():
+    ...     plain = hf.IntegratedGradients(steps=3)(net, x, y)
+    >>> torch.allclose(plain, hf.IntegratedGradients(steps=3)(net, x, y), atol=1e-5)
+    True
+    """
     _count_plain(1)
     try:
         yield
