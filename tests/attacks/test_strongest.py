@@ -1,5 +1,6 @@
 """The strongest attack: inside the ball, the label kept, within its budget, and stronger than what it replaces."""
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -11,8 +12,9 @@ from tests.trained import digits, trained, trained_by
 
 import holdfast as hf
 from holdfast.attacks import Schedule
-from holdfast.attacks.problem import to_grey_levels
-from holdfast.attacks.strongest import fewest_passes
+from holdfast.attacks.members import contrast
+from holdfast.attacks.problem import Problem, to_grey_levels
+from holdfast.attacks.strongest import PILOT_OFFERS, fewest_passes
 from holdfast.engine.passes import count_passes
 from holdfast.recipes.attacks.strongest import members, strongest
 
@@ -100,6 +102,41 @@ def test_finds_at_least_what_each_member_finds() -> None:
             if not free.every_round:  # the same images, judged by the full map: never above on any image
                 assert bool((result.worst[metric] <= single[metric]).all()), free.name
             assert float(result.worst[metric].mean()) <= float(single[metric].mean()), free.name
+
+
+def test_never_above_the_pilot_of_a_member() -> None:
+    """On no image is the value higher than what a member finds alone with the steps, start and keys of its pilot.
+
+    The judge takes all points of the map, so that it judges by the score itself; in double precision rounding decides
+    no comparison.
+    """
+    images, _ = digits("test")
+    net, x = copy.deepcopy(trained_by("madry")).double(), images[:12].double()
+    y, keys = net(x).argmax(1), torch.arange(12)
+    whole = strongest(eps=0.15, k=12, ig_steps=10, judge_points=10, passes=1500)
+    found, plan = whole.run(net, x, y, keys=keys).worst, whole.schedule(10)
+    assert plan.rounds == 1
+    clean = hf.saliency_map(whole.attribution(net, x, y))
+    problem = Problem(
+        model=net,
+        x=x,
+        y=y,
+        keys=keys,
+        ball=whole.ball,
+        attribution=whole.attribution,
+        searched=whole.searched or whole.attribution,
+        clean_maps=clean,
+        points=10,
+    )
+    for index, (member, steps) in enumerate(zip(whole.members, plan.pilot, strict=True)):
+        start = contrast(problem, x, 0, 1) if member.start == "contrast" else problem.random_start(0)
+        (x_adv,) = member.images(problem, start, steps, PILOT_OFFERS, torch.zeros_like(y), number=index)
+        kept = net(x_adv).argmax(1) == y
+        assert bool(kept.any()), member.name
+        shown = hf.saliency_map(whole.attribution(net, x_adv, y))
+        for metric in ("top_k", "kendall"):
+            alone = hf.metrics.METRICS[metric](clean, shown, k=12)
+            assert bool((found[metric] <= alone)[kept].all()), (member.name, metric)
 
 
 def test_stronger_than_the_ensemble_of_version_0_1() -> None:
