@@ -8,14 +8,20 @@ import torch
 from torch import Tensor, nn
 
 import holdfast as hf
+from holdfast.attacks.problem import Problem
+from holdfast.attribution.saliency import map_of
 from holdfast.bench import plain
 from holdfast.bench.timing import Case
 from holdfast.bench.work import images, keys, network, relative_distance
 from holdfast.engine.modes import frozen
 from holdfast.losses import CrossEntropy, MapCosine
+from holdfast.recipes.attacks.strongest import members
 from holdfast.types import Pair
 
-EPS, BETA = 8 / 255, 5.0
+EPS, BETA, STEPS = 8 / 255, 5.0, 5
+MOST = 1.5
+"""Target for a step of an attack on maps, in units of a plain gradient of a map loss."""
+
 LAYOUTS = {"usual layout": torch.contiguous_format, "channels_last": torch.channels_last}
 
 
@@ -46,15 +52,15 @@ def _images(side: int, batch: int) -> Tensor:
 
 
 def residual_cases(quick: bool) -> Iterator[Case]:
-    """First and second order on every network, each against the plain version in both layouts."""
+    """First order, second order and steps of attacks on maps, each against the plain version in both layouts."""
     for name, net, side, batch in residual_networks(quick):
         x = _images(side, batch)
         y = net(x).argmax(1)
         for layout, memory in LAYOUTS.items():
             peer = copy.deepcopy(net)
             peer.to(memory_format=memory)  # type: ignore[call-overload]  # missing from its stubs
-            yield _first_order(name, layout, net, peer, x, y, x.contiguous(memory_format=memory))
-            yield _second_order(name, layout, net, peer, x, y, x.contiguous(memory_format=memory))
+            for make in (_first_order, _second_order, _cosine_steps, _ascent_steps):
+                yield make(name, layout, net, peer, x, y, x.contiguous(memory_format=memory))
 
 
 def _first_order(name: str, layout: str, net: nn.Module, peer: nn.Module, x: Tensor, y: Tensor, theirs: Tensor) -> Case:
@@ -81,7 +87,7 @@ def _second_order(
     name: str, layout: str, net: nn.Module, peer: nn.Module, x: Tensor, y: Tensor, theirs: Tensor
 ) -> Case:
     loss = MapCosine(attribution=hf.InputXGradient(), beta=BETA)
-    moved = (x + 0.02).clamp(0, 1)
+    moved = _moved(x)
     with torch.no_grad():
         clean = loss.prepare(net, Pair(x, x, y))
 
@@ -91,13 +97,71 @@ def _second_order(
             (gradient,) = torch.autograd.grad(loss(net, Pair(x, x_adv, y), clean).sum(), x_adv)
         return gradient
 
-    start = moved.contiguous(memory_format=torch.channels_last if theirs.stride(1) == 1 else torch.contiguous_format)
     return Case(
         name=f"gradient of a map loss, batch {len(x)}, {name}",
         peer=f"ten lines, {layout}",
         ours=ours,
-        theirs=lambda: plain.map_gradient(peer, start, y, clean["map"], beta=BETA),
+        theirs=_plain_gradient(net, peer, x, y, theirs),
         difference=relative_distance,
         tolerance=0.01,
         target=1.0,
     )
+
+
+def _cosine_steps(
+    name: str, layout: str, net: nn.Module, peer: nn.Module, x: Tensor, y: Tensor, theirs: Tensor
+) -> Case:
+    attack = hf.recipes.ifia(
+        eps=EPS, step_size=EPS / 4, steps=STEPS, k=x.shape[-1], kind="cosine", attribution=hf.InputXGradient()
+    )
+    work = lambda: attack(net, x, y, keys=keys(len(x)))  # noqa: E731
+    return _steps_case("the cosine attack", name, layout, work, _plain_gradient(net, peer, x, y, theirs), len(x))
+
+
+def _ascent_steps(
+    name: str, layout: str, net: nn.Module, peer: nn.Module, x: Tensor, y: Tensor, theirs: Tensor
+) -> Case:
+    explained = hf.InputXGradient(score=hf.centred_logit)
+    problem = Problem(
+        model=net,
+        x=x,
+        y=y,
+        keys=keys(len(x)),
+        ball=hf.Linf(EPS),
+        attribution=explained,
+        searched=explained,
+        clean_maps=map_of(net, x, y, explained).detach(),
+    )
+    (member,) = (one for one in members(x.shape[-1]) if one.name == "topk-sharp")
+    start = _moved(x)
+    work = lambda: list(member.images(problem, start, STEPS, 1, torch.zeros_like(y)))  # noqa: E731
+    gradient = _plain_gradient(net, peer, x, y, theirs)
+    return _steps_case(member.name, name, layout, work, gradient, len(x))
+
+
+def _steps_case(
+    attack: str, name: str, layout: str, ours: Callable[[], object], gradient: Callable[[], Tensor], batch: int
+) -> Case:
+    """Steps of an attack, with all that belongs to them, against as many gradients of a map loss in ten lines."""
+    return Case(
+        name=f"{STEPS} steps of {attack}, batch {batch}, {name} (at most {MOST} times the time)",
+        peer=f"{STEPS} gradients, {layout}",
+        ours=ours,
+        theirs=lambda: [gradient() for _ in range(STEPS)],
+        target=1 / MOST,
+        rounds=3,
+    )
+
+
+def _plain_gradient(net: nn.Module, peer: nn.Module, x: Tensor, y: Tensor, theirs: Tensor) -> Callable[[], Tensor]:
+    """The gradient of a map loss as the peer computes it, in the layout of its images `theirs`."""
+    with torch.no_grad():
+        clean = MapCosine(attribution=hf.InputXGradient(), beta=BETA).prepare(net, Pair(x, x, y))
+    last = theirs.stride(1) == 1
+    start = _moved(x).contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+    return lambda: plain.map_gradient(peer, start, y, clean["map"], beta=BETA)
+
+
+def _moved(x: Tensor) -> Tensor:
+    """Images near x, where a loss that compares maps with those at x has a gradient."""
+    return (x + 0.02).clamp(0, 1)
