@@ -229,11 +229,46 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (tmp_path / "trade-off.png").stat().st_size > 5_000
 
 
-def test_quick_bench_runs_every_comparison(capsys: pytest.CaptureFixture[str]) -> None:
+BENCH_ROWS = """
+IG, 5 points, batch 4, paper-cnn | captum
+IG, 5 points, paper-resnet at 32 x 32, batch 2 | captum
+IG, 5 points, paper-resnet at 32 x 32, batch 2 | our IG without the shortcut
+PGD, 2 steps, batch 4, paper-cnn | foolbox
+PGD, 2 steps, batch 4, paper-cnn | ART toolbox
+Kendall, [8, 100] | scipy in a loop
+Spearman, [8, 100] | scipy in a loop
+IFIA, 2 iterations, 4 points, 2 images, paper-cnn | one image at a time, plain autograd
+IFIA, fast protocol, 2 iterations, 2 images | paper protocol, 10 points
+ERAR inner step, 2 points, batch 4, paper-cnn | plain eager autograd
+ERAR training step, paper's settings, batch 4 (at most 1.15 times the time) | RAR IG-SUM-NORM step
+PGD, 5 steps, batch 2, paper-resnet 32² | ten lines, usual layout
+gradient of a map loss, batch 2, paper-resnet 32² | ten lines, usual layout
+5 steps of the cosine attack, batch 2, paper-resnet 32² (at most 1.5 times the time) | 5 gradients, usual layout
+5 steps of topk-sharp, batch 2, paper-resnet 32² (at most 1.5 times the time) | 5 gradients, usual layout
+PGD, 5 steps, batch 2, paper-resnet 32² | ten lines, channels_last
+gradient of a map loss, batch 2, paper-resnet 32² | ten lines, channels_last
+5 steps of the cosine attack, batch 2, paper-resnet 32² (at most 1.5 times the time) | 5 gradients, channels_last
+5 steps of topk-sharp, batch 2, paper-resnet 32² (at most 1.5 times the time) | 5 gradients, channels_last
+audit, 2 images, 4 points, paper-cnn | captum and a loop over images
+ERAR inner step, paper-cnn
+IFIA iteration, paper-cnn
+PGD, paper-resnet 32²
+gradient of a map loss, paper-resnet 32²
+IG, points
+IG, batch
+IG, image side
+"""
+
+
+def test_quick_bench_runs_every_comparison(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
     assert main(["bench", "--quick"]) == 0
-    said = capsys.readouterr().out
-    for peer in ("captum", "scipy", "foolbox"):
-        assert peer in said
+    *tables, memory, _ = capsys.readouterr().out.strip().splitlines()
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in tables if line.startswith("│")]
+    rows = [" | ".join(row[: 2 if len(row) == 8 else 1]) for row in cells]  # only comparisons have a peer
+    assert rows == BENCH_ROWS.strip().splitlines()
+    assert memory.startswith("peak memory, step of an attack on maps, 2 images, wrn-16-2 32²: ")
+    assert "MiB (target: at most 4,096)" in memory
 
 
 def test_bench_refuses_to_time_unequal_results() -> None:

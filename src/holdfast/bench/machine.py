@@ -14,26 +14,41 @@ from torch.utils.flop_counter import FlopCounterMode
 import holdfast as hf
 from holdfast.bench.cases import EPS
 from holdfast.bench.residual import residual_networks, residual_work
-from holdfast.bench.timing import seconds
+from holdfast.bench.timing import Row, median_interval, middle, seconds
 from holdfast.bench.work import GREY, images, keys, network
 from holdfast.engine.passes import count_passes
 from holdfast.losses import CrossEntropy, IGNorm
 from holdfast.recipes import ifia
 
+Work = Callable[[], object]
+
 
 @dataclass(frozen=True, kw_only=True)
-class Share:
-    """Share of the matrix-product rate: passes x FLOPs per pass / time, divided by the rate of a matrix product."""
+class ShareCase:
+    """Work on a network that takes `flops` floating-point operations per pass, and the target for its share."""
 
     name: str
+    work: Work
+    flops: int
+    target: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share(Row):
+    """Share of the matrix-product rate: passes x FLOPs per pass / time, divided by the rate of a matrix product."""
+
     seconds: float
     example_passes: int
     passes_per_second: float
     share: float
-    interval: tuple[float, float]
     sgemm_gflops: float
-    rounds: int
-    target: float
+    samples: tuple[tuple[float, float], ...] = ()
+    """Rate of the matrix product in FLOP/s and seconds of the work, of every round."""
+
+    @property
+    def value(self) -> float:
+        """The median share."""
+        return self.share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,19 +61,16 @@ class Slope:
     exponent: float
 
 
-Work = Callable[[], object]
-
-
-def shares(*, quick: bool, rounds: int) -> Iterator[Share]:
-    """Measure the two innermost loops of paper-cnn, and the first and second order of the residual networks."""
+def share_cases(*, quick: bool) -> Iterator[ShareCase]:
+    """The two innermost loops of paper-cnn, and the first and second order of the residual networks."""
     model = network()
     for name, work in (("ERAR inner step", _erar(model, quick)), ("IFIA iteration", _ifia(model, quick))):
-        yield _share(f"{name}, paper-cnn", work, flops_of_a_pass(model), rounds, target=0.65)
+        yield ShareCase(name=f"{name}, paper-cnn", work=work, flops=flops_of_a_pass(model), target=0.65)
     for name, net, side, batch in residual_networks(quick):
         flops = flops_of_a_pass(net, (3, side, side))
         first, second = residual_work(net, side, batch)
-        yield _share(f"PGD, {name}", first, flops, rounds, target=0.65 if side == 128 else 0.5)
-        yield _share(f"gradient of a map loss, {name}", second, flops, rounds, target=0.4)
+        yield ShareCase(name=f"PGD, {name}", work=first, flops=flops, target=0.65 if side == 128 else 0.5)
+        yield ShareCase(name=f"gradient of a map loss, {name}", work=second, flops=flops, target=0.4)
 
 
 def slopes(*, quick: bool) -> Iterator[Slope]:
@@ -98,25 +110,27 @@ def peak_memory() -> int:
     return 1024 * (found[0] if found else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
-def _share(name: str, work: Work, flops: int, rounds: int, *, target: float) -> Share:
+def time_share(case: ShareCase, *, rounds: int, known: Share | None = None) -> Share:
+    """Time `rounds` rounds; `known` is an earlier result of the same case, whose rounds count, too."""
     with count_passes() as counter:
-        work()
-    rates, times, size = [], [], 1024
-    for _ in range(rounds):  # measure the matrix-product rate in every round, since it varies over minutes
-        rate = 2 * size**3 / sgemm(size)
-        times.append(seconds(work))
-        rates.append((rate, counter.passes * flops / times[-1] / rate))
-    found = sorted(share for _, share in rates)
+        case.work()
+    samples, size = [] if known is None else [*known.samples], 1024
+    # measure the matrix-product rate in every round, since it varies over minutes
+    samples += [(2 * size**3 / sgemm(size), seconds(case.work)) for _ in range(rounds)]
+    found = [counter.passes * case.flops / time / rate for rate, time in samples]
+    taken = median(time for _, time in samples)
     return Share(
-        name=name,
-        seconds=median(times),
+        name=case.name,
+        seconds=taken,
         example_passes=counter.passes,
-        passes_per_second=counter.passes / median(times),
+        passes_per_second=counter.passes / taken,
         share=median(found),
-        interval=(found[0], found[-1]),
-        sgemm_gflops=median(rate for rate, _ in rates) / 1e9,
-        rounds=rounds,
-        target=target,
+        interval=middle(found),
+        median_interval=median_interval(found),
+        sgemm_gflops=median(rate for rate, _ in samples) / 1e9,
+        rounds=len(samples),
+        target=case.target,
+        samples=tuple(samples),
     )
 
 

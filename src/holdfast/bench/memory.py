@@ -24,6 +24,11 @@ class Memory:
     peak: int
     target: int = 4 * 2**30
 
+    @property
+    def reached(self) -> bool:
+        """Whether the peak is at most the target."""
+        return self.peak <= self.target
+
 
 def memory(*, quick: bool) -> Memory:
     """One step of an attack on the maps of 16 images at 224 x 224, on a network of the size of ResNet-18."""

@@ -1,6 +1,7 @@
 """Timing of two implementations in interleaved rounds, with one ratio per round to cancel changes in machine speed."""
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, floor, sqrt
@@ -38,38 +39,57 @@ class Case:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timing:
-    """Median seconds of both sides and the median ratio over the rounds, with the range of its middle 90 %.
+class Row(ABC):
+    """A median over `rounds` rounds that should be at least `target`.
 
-    `median_interval` is a 95 % confidence interval of the median ratio; it becomes narrower with more rounds. `passes`
-    are the example-passes of both sides, ours first.
+    `interval` is the range of the middle 90 % of the rounds. `median_interval` is a 95 % confidence interval of the
+    median; it becomes narrower with more rounds.
     """
 
     name: str
+    target: float
+    rounds: int
+    interval: tuple[float, float]
+    median_interval: tuple[float, float]
+
+    @property
+    @abstractmethod
+    def value(self) -> float:
+        """The median."""
+
+    @property
+    def noisy(self) -> bool:
+        """Whether the confidence interval of the median is wider than `TIGHT` of the median."""
+        low, high = self.median_interval
+        return high - low > TIGHT * self.value
+
+    @property
+    def reached(self) -> bool:
+        """Whether the lower end of the confidence interval meets the target."""
+        return self.median_interval[0] >= self.target
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing(Row):
+    """Median seconds of both sides and the median ratio over the rounds.
+
+    `passes` are the example-passes of both sides, ours first.
+    """
+
     peer: str
     ours: float
     theirs: float
     ours_range: tuple[float, float]
     ratio: float
-    interval: tuple[float, float]
-    rounds: int
     difference: float | None
-    target: float
     pairs: tuple[tuple[float, float], ...] = ()
     """Seconds of every round, ours first."""
-    median_interval: tuple[float, float] = (0.0, 0.0)
     passes: tuple[int, int] | None = None
 
     @property
-    def noisy(self) -> bool:
-        """Whether the confidence interval of the median ratio is wider than `TIGHT` of the ratio."""
-        low, high = self.median_interval
-        return high - low > TIGHT * self.ratio
-
-    @property
-    def reached(self) -> bool:
-        """Whether the median ratio meets the target."""
-        return self.ratio >= self.target
+    def value(self) -> float:
+        """The median ratio."""
+        return self.ratio
 
 
 def time_case(case: Case, *, rounds: int, known: Timing | None = None) -> Timing:
@@ -94,9 +114,9 @@ def time_case(case: Case, *, rounds: int, known: Timing | None = None) -> Timing
         peer=case.peer,
         ours=median(ours for ours, _ in pairs),
         theirs=median(theirs for _, theirs in pairs),
-        ours_range=_middle([ours for ours, _ in pairs]),
+        ours_range=middle([ours for ours, _ in pairs]),
         ratio=median(ratios),
-        interval=_middle(ratios),
+        interval=middle(ratios),
         rounds=len(pairs),
         difference=difference,
         target=case.target,
@@ -133,7 +153,7 @@ def _one_round(case: Case, *, ours_first: bool) -> tuple[float, float]:
     return seconds(case.ours), theirs
 
 
-def _middle(values: list[float]) -> tuple[float, float]:
+def middle(values: list[float]) -> tuple[float, float]:
     """The range of the middle 90 % of the values."""
     ordered = sorted(values)
     cut = round(0.05 * (len(ordered) - 1))
