@@ -4,13 +4,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from tests.doors.material import digits, digits_file, network
 
 import holdfast as hf
 from holdfast.cli import main
 from holdfast.commands.audit import _fits, _without_minutes
-from holdfast.engine.passes import PassCounter, count_passes
+from holdfast.engine.passes import PassCounter, add_passes, count_passes
 from holdfast.evaluation import Evaluation
+from holdfast.evaluation.audit import check_audit
+from holdfast.evaluation.audit_settings import budget_of, first_batch
 from holdfast.evaluation.audit_time import fit_to_minutes, minutes_needed
 from holdfast.evaluation.cost import CostEstimate, fit_images_and_steps
 from holdfast.recipes import AttackSettings, make_attacks
@@ -42,6 +45,54 @@ def test_the_cost_of_processes_that_attack_a_batch_each() -> None:
     counter.passes = 32_000  # of the 16 images of this process; the other process has attacked 16, too
     cost.progress("random", 32, 64)
     assert said[0].startswith("32 of 64 images took 20 s: 2,000 example-passes per image, 3,200 per second; about 20 s")
+
+
+def test_long_work_is_estimated_from_its_first_seconds() -> None:
+    now, said = [0.0], []
+    with count_passes() as counter:
+        cost = CostEstimate(("random",), counter, say=said.append, clock=lambda: now[0], images=16, budget=2000)
+        for now[0] in (0.0, 10.0):
+            add_passes(300, 1)
+        assert not said
+        for now[0] in (20.0, 30.0):  # 30 passes per second so far; 32,000 - 600 are left
+            add_passes(16, 2)
+    line = "about 17.4 minutes left: 30 example-passes per second, 16 images, 2,000 passes each"
+    assert said == [line]
+    cost.progress("accuracy", 16, 16)
+    now[0] = 90.0
+    cost.progress("random", 2, 16)
+    assert said[1].startswith("2 of 16 images took 60 s")
+
+
+def test_short_work_needs_no_early_estimate() -> None:
+    now, said = [0.0], []
+    with count_passes() as counter:
+        CostEstimate(("random",), counter, say=said.append, clock=lambda: now[0], images=16, budget=100)
+        for now[0] in (0.0, 20.0, 40.0):
+            add_passes(600, 1)
+    assert said == []
+
+
+def test_two_processes_share_the_budget() -> None:
+    now, said = [0.0], []
+    with count_passes() as counter:
+        CostEstimate(("random",), counter, say=said.append, clock=lambda: now[0], images=16, budget=2000, share=0.5)
+        for now[0] in (0.0, 20.0):
+            add_passes(600, 1)
+    assert said == ["about 8.6 minutes left: 60 example-passes per second, 16 images, 2,000 passes each"]
+
+
+def test_the_budget_of_an_audit() -> None:
+    assert budget_of(hf.AuditSettings(passes=700)) == 700
+    assert budget_of(hf.AuditSettings(passes=700, maps=("ig", "gradcam"))) == 1400
+    assert budget_of(hf.AuditSettings(strong=False)) is None
+    assert budget_of(hf.AuditSettings(attacks=("strongest", "ifia-topk"))) is None
+
+
+def test_only_audits_of_large_images_start_with_a_small_batch() -> None:
+    assert check_audit(network(), digits(), hf.AuditSettings(limit=2, passes=400, ig_steps=3), None).first_batch is None
+    large = replace(digits(), x=torch.zeros(len(digits()), 1, 128, 128, dtype=torch.uint8))
+    assert first_batch(large) == 2
 
 
 @pytest.mark.parametrize(

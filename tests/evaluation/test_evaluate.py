@@ -76,12 +76,25 @@ def table(folder: Path) -> list[list[str]]:
 
 
 def test_batch_size_changes_no_row(model, data, tmp_path: Path) -> None:
-    for size in (3, 20):
-        evaluate(model, data, plan(batch_size=size, panels=0), out=tmp_path / str(size))
-    small, large = (table(tmp_path / str(size)) for size in (3, 20))
-    assert [row[:6] for row in small] == [row[:6] for row in large]
-    close = [abs(float(a[7]) - float(b[7])) < 0.02 for a, b in zip(small, large, strict=True) if a[7]]
-    assert sum(close) >= 0.95 * len(close)  # single precision: the sign of a tiny gradient may differ
+    sizes = {
+        "large": {"batch_size": 20},
+        "small": {"batch_size": 3},
+        "small first": {"batch_size": 20, "first_batch": 2},
+    }
+    for name, size in sizes.items():
+        evaluate(model, data, plan(panels=0, **size), out=tmp_path / name)
+    large, *others = (table(tmp_path / name) for name in sizes)
+    for other in others:
+        assert [row[:6] for row in other] == [row[:6] for row in large]
+        close = [abs(float(a[7]) - float(b[7])) < 0.02 for a, b in zip(other, large, strict=True) if a[7]]
+        assert sum(close) >= 0.95 * len(close)  # single precision: the sign of a tiny gradient may differ
+
+
+def test_the_first_rows_come_after_a_small_batch(model, data) -> None:
+    seen = []
+    few = plan(limit=8, first_batch=2, batch_size=4, panels=0, pgd=None, accuracy_limit=8)
+    evaluate(model, data, few, on_progress=lambda what, done, total: seen.append((what, done, total)))
+    assert [one for one in seen if one[0] == "random"] == [("random", 2, 8), ("random", 6, 8), ("random", 8, 8)]
 
 
 def test_interrupted_evaluation_goes_on(model, data, tmp_path: Path) -> None:

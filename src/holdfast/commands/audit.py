@@ -195,18 +195,24 @@ def _measured(
     on_progress: "OnProgress",
     **options: Any,
 ) -> "Audit":
-    """Run the audit, and say after the first batch what it costs."""
+    """Run the audit, and say what it costs: after the first batch, and of long work within the first minute."""
     from holdfast.engine.passes import count_passes
     from holdfast.evaluation.audit import audit as run_audit
+    from holdfast.evaluation.audit_settings import budget_of, first_batch, number_of_images
     from holdfast.evaluation.cost import CostEstimate
     from holdfast.training.distributed import current
 
     with count_passes() as counter:
+        processes = current().world_size
         cost = CostEstimate(
-            settings.attack_names, counter, say=lambda text: console.print(text, highlight=False, soft_wrap=True)
+            settings.attack_names,
+            counter,
+            say=lambda text: console.print(text, highlight=False, soft_wrap=True),
+            batch_size=(first_batch(images) or settings.batch_size) if processes > 1 else None,
+            images=max(0, number_of_images(images, settings) - _images_done(options["out"])),
+            budget=budget_of(settings),
+            share=1 / processes,
         )
-        if current().world_size > 1:
-            cost.batch_size = settings.batch_size
 
         def told_both(what: str, done: int, total: int) -> None:
             on_progress(what, done, total)
@@ -225,19 +231,24 @@ def _origin(words: list[str], opened: "OpenedModel") -> dict[str, Any]:
 def _interrupted(out: Path, words: list[str]) -> Exception:
     """Say where the report of what is there is, and which command goes on."""
     from holdfast.evaluation.audit import PAGE
-    from holdfast.runs import read_run
     from holdfast.training import Interrupted
 
     if not leads():
         return Interrupted("interrupted", signal="SIGINT")
     command = f"{program()} {shlex.join(words)}"
-    rows = read_run(out).examples.rows if (out / "examples.csv").exists() else ()
-    if not rows:
+    done = _images_done(out)
+    if not done:
         return Interrupted(f"interrupted before the first rows; start again with: {command}", signal="SIGINT")
-    done = len({row.id for row in rows})
     return Interrupted(
         f"interrupted after {done} images; report so far: {out / PAGE}; go on with: {command}", signal="SIGINT"
     )
+
+
+def _images_done(out: Path) -> int:
+    """How many images have rows in the output folder."""
+    from holdfast.runs import read_run
+
+    return len({row.id for row in read_run(out).examples.rows}) if (out / "examples.csv").exists() else 0
 
 
 def _without_minutes(words: list[str], settings: "AuditSettings") -> list[str]:

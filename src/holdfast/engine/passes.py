@@ -5,7 +5,7 @@ costs four passes: forward, backward, and the backward of both. Functions that c
 `add_passes`; other code does not have to count.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 @dataclass
 class PassCounter:
-    """Number of passes since counting started."""
+    """Number of passes since counting started. `watch` is called before further passes are added."""
 
     passes: int = 0
+    watch: Callable[[], None] | None = None
 
 
 _COUNTERS: ContextVar[tuple[PassCounter, ...]] = ContextVar("counters", default=())
@@ -41,4 +42,6 @@ def count_passes() -> Iterator[PassCounter]:
 def add_passes(examples: int, passes_each: int) -> None:
     """Report that `examples` examples passed through the network `passes_each` times each."""
     for counter in _COUNTERS.get():
+        if counter.watch is not None:
+            counter.watch()
         counter.passes += examples * passes_each

@@ -6,7 +6,7 @@ print(result)
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from holdfast.evaluation.audit_result import Audit
 from holdfast.evaluation.audit_settings import (
     AuditSettings,
     explained_map,
+    first_batch,
     number_of_images,
     protocol_of_audit,
     share_of,
@@ -157,7 +158,7 @@ def check_audit(
     network: Classifier, data: Dataset, settings: AuditSettings, device: torch.device | str | None
 ) -> EvaluationProtocol:
     """The protocol of an audit; raises if it cannot be measured, before anything is attacked or written."""
-    protocol = protocol_of_audit(settings, settings.top_k(data))
+    protocol = replace(protocol_of_audit(settings, settings.top_k(data)), first_batch=first_batch(data))
     check_protocol(protocol, data)
     audited = data.stratified(number_of_images(data, settings), settings.seed)
     for one in settings.by_map.values():

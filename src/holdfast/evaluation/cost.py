@@ -9,6 +9,10 @@ from holdfast.engine.passes import PassCounter
 Clock = Callable[[], float]
 
 
+EARLY, LONG = 20.0, 60.0
+"""Seconds of passes after which a first estimate is said, if then at least so many seconds are left."""
+
+
 @dataclass
 class CostEstimate:
     """Watches the progress of an evaluation and describes its cost after the first batch.
@@ -16,6 +20,9 @@ class CostEstimate:
     Pass `progress` to `evaluate` as `on_progress`. `attacks` are the names of the attacks in their order; a batch is
     done when the last of them is. If several processes attack a batch each, `batch_size` is the size of the batch whose
     passes `counter` counts.
+
+    A batch of large images takes many minutes. So if the budget is known, `images` with `budget` example-passes each,
+    of which this process takes a part `share`, long work is estimated from its first `EARLY` seconds.
     """
 
     attacks: tuple[str, ...]
@@ -23,9 +30,31 @@ class CostEstimate:
     say: Callable[[str], None]
     clock: Clock = time.monotonic
     batch_size: int | None = None
+    images: int = 0
+    budget: int | None = None
+    share: float = 1.0
+    _first: float | None = field(default=None, init=False)
     _started: float | None = field(default=None, init=False)
     _passes: int = field(default=0, init=False)
     _told: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        if self.budget is not None:
+            self.counter.watch = self.early
+
+    def early(self) -> None:
+        """Once, `EARLY` seconds after the first passes, say how long the whole budget takes."""
+        now = self.clock()
+        if self._first is None:
+            self._first = now
+        if self.budget is None or now - self._first < EARLY:
+            return
+        self.counter.watch = None
+        rate = max(1, self.counter.passes) / (now - self._first)
+        left = (self.images * self.budget * self.share - self.counter.passes) / rate
+        if left >= LONG and not self._told:
+            speed = f"{rate / self.share:,.0f} example-passes per second"
+            self.say(f"about {left / 60:.1f} minutes left: {speed}, {self.images} images, {self.budget:,} passes each")
 
     def progress(self, what: str, done: int, total: int) -> None:
         """Record progress; after the first batch, say what it cost and how long the rest takes."""

@@ -3,6 +3,7 @@
 Rows are written after every batch, so memory does not grow with the number of images.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -137,8 +138,7 @@ class Job:
         perturbed: Perturbed,
     ) -> Iterator[Found]:
         """Deal the batches out to the processes; yield the rows that do not exist yet in the order of one process."""
-        size = self.protocol.batch_size
-        batches = [range(start, min(start + size, len(images))) for start in range(0, len(images), size)]
+        batches = batch_ranges(len(images), self.protocol.batch_size, self.protocol.first_batch)
         todo = [part for part in batches if any((a, images.ids[i].item()) not in done for a in attacks for i in part)]
         for mine, dealt in self.processes.rounds(todo):
             sides: MapCache[CleanSide] = MapCache()
@@ -213,6 +213,16 @@ class Job:
     def _tell(self, what: str, done: int, total: int) -> None:
         if self.on_progress:
             self.on_progress(what, done, total)
+
+
+def batch_ranges(images: int, size: int, first: int | None = None) -> list[range]:
+    """The images of every batch; the first batch has `first` images if that is fewer.
+
+    >>> batch_ranges(10, 4), batch_ranges(10, 4, first=1)
+    ([range(0, 4), range(4, 8), range(8, 10)], [range(0, 1), range(1, 5), range(5, 9), range(9, 10)])
+    """
+    starts = [0, *range(min(first or size, size), images, size)] if images else []
+    return [range(start, end) for start, end in itertools.pairwise([*starts, images])]
 
 
 def _written(table: Examples | None) -> tuple[ExampleRow, ...]:

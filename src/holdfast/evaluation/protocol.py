@@ -54,6 +54,8 @@ class EvaluationProtocol:
     diagnose: int = 0
     """Images on which the attacks are checked for gradient masking; 0 skips the check."""
     batch_size: int = 64
+    first_batch: int | None = None
+    """Images of the first batch under the attacks on explanations, if fewer, so that the first rows come early."""
     seed: int = 0
 
 
