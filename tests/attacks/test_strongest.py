@@ -104,16 +104,17 @@ def test_finds_at_least_what_each_member_finds() -> None:
             assert float(result.worst[metric].mean()) <= float(single[metric].mean()), free.name
 
 
-def test_never_above_the_pilot_of_a_member() -> None:
+@pytest.mark.parametrize("passes", [1, 1500])
+def test_never_above_the_pilot_of_a_member(passes: int) -> None:
     """On no image is the value higher than what a member finds alone with the steps, start and keys of its pilot.
 
     The judge takes all points of the map, so that it judges by the score itself; in double precision rounding decides
-    no comparison.
+    no comparison. With one pass the schedule is the shortest, so the finish hardly improves on the pilots.
     """
     images, _ = digits("test")
     net, x = copy.deepcopy(trained_by("madry")).double(), images[:12].double()
     y, keys = net(x).argmax(1), torch.arange(12)
-    whole = strongest(eps=0.15, k=12, ig_steps=10, judge_points=10, passes=1500)
+    whole = strongest(eps=0.15, k=12, ig_steps=10, judge_points=10, passes=passes)
     found, plan = whole.run(net, x, y, keys=keys).worst, whole.schedule(10)
     assert plan.rounds == 1
     clean = hf.saliency_map(whole.attribution(net, x, y))
