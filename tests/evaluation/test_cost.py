@@ -152,6 +152,19 @@ def test_the_command_says_both_denominators_and_the_cost(tmp_path: Path, capsys:
     assert "example-passes per image" in out
 
 
+def test_the_command_estimates_before_the_first_batch_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("holdfast.evaluation.cost.EARLY", 1e-9)
+    monkeypatch.setattr("holdfast.evaluation.cost.LONG", 0.0)
+    words = f"audit --model tests.doors.material:network --data {digits_file(tmp_path)} --out {tmp_path / 'run'}"
+    assert main([*words.split(), "--passes", "400", "--limit", "3", "--ig-steps", "3", "--quiet"]) == 0
+    early, _, after = capsys.readouterr().out.partition("3 of 3 images took")
+    assert "minutes left: " in early
+    assert "per second, 3 images, 400 passes each" in early
+    assert after
+
+
 def test_thorough_multiplies_the_passes(tmp_path: Path) -> None:
     words = f"audit --model tests.doors.material:network --data {digits_file(tmp_path)} --attacks strongest".split()
     words += ["--passes", "400", "--limit", "3", "--ig-steps", "3", "--quiet"]
