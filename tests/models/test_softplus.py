@@ -11,7 +11,7 @@ from torch.nn import functional as F
 import holdfast as hf
 from holdfast.config import make_config
 from holdfast.experiment.networks import build_model, put_weights
-from holdfast.experiment.run import run_training
+from holdfast.experiment.run import prepare, run_training
 from holdfast.models import SoftplusNetwork
 from holdfast.models.checksum import network_checksum
 
@@ -70,3 +70,12 @@ def test_run_and_load(tmp_path: Path) -> None:
     plain = make_config("digits/natural").model.model_copy(update={"num_classes": 10})
     with pytest.raises(hf.DataError, match="expected the tensors of this network"):
         put_weights(build_model(plain, seed=0), tmp_path / "run")
+
+
+def test_training_goes_on_from_a_relu_network(tmp_path: Path) -> None:
+    """The softplus rows of the tables start from the Madry network of the table, which has ReLUs."""
+    run_training(make_config("digits/natural", overrides=[("train.steps", "2")]), tmp_path / "relu", progress=False)
+    start = prepare(make_config("digits/lga"), start=tmp_path / "relu").model
+    assert isinstance(start.net, SoftplusNetwork) and float(start.net.beta) == 3.0
+    expected = hf.load(tmp_path / "relu").net.state_dict()
+    torch.testing.assert_close(dict(start.net.net.state_dict()), dict(expected))

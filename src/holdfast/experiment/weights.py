@@ -7,17 +7,21 @@ from pathlib import Path
 
 from holdfast.errors import DataError, expected
 from holdfast.experiment.layout import WEIGHTS
-from holdfast.models import Classifier
+from holdfast.models import Classifier, SoftplusNetwork
 from holdfast.models.weight_files import SUFFIXES, TORCH_SUFFIXES, FoundWeights, read_torch_file
 from holdfast.models.weight_names import fit_weights
 from holdfast.training.checkpoint import read_weights
 
 
 def put_weights(model: Classifier, path: Path, key: str | None = None) -> tuple[str, ...]:
-    """Load weights whose names are those of `model` or of `model.net`, but for prefixes of wrappers; returns notes."""
+    """Load weights whose names are those of `model` or of `model.net`, but for prefixes of wrappers; returns notes.
+
+    A softplus network also takes the weights of its ReLU network.
+    """
     file = path / WEIGHTS if path.is_dir() else path
     found = read_weights_file(file, key)
-    fit_weights((model, model.net), found.tensors, file.name)
+    inner = (model.net.net,) if isinstance(model.net, SoftplusNetwork) else ()
+    fit_weights((model, model.net, *inner), found.tensors, file.name)
     kinds = {str(value.dtype).removeprefix("torch.") for value in found.tensors.values() if value.is_floating_point()}
     other = ", ".join(sorted(kinds - {"float32"}))
     return (*found.notes, *([f"the weights are stored in {other}; holdfast computes in float32"] if other else []))
