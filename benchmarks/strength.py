@@ -2,9 +2,10 @@
 
     python benchmarks/strength.py results/mnist/madry results/gtsrb/madry --limit 100
     python benchmarks/strength.py results/mnist/madry --leave-one-out --limit 24
+    python benchmarks/strength.py results/mnist/* --no-old --score centred-logit --seed 45   # the tables, on other images
 
-Both attacks explain the true logit, on the same test images, drawn with a seed that no published table uses. Each line
-of the output is appended to benchmarks/strength.jsonl.
+Both attacks explain the true logit unless `--score` says otherwise, on the same test images, drawn with a seed that no
+published table uses. Each line of the output is appended to benchmarks/strength.jsonl.
 """
 
 import argparse
@@ -37,17 +38,20 @@ def main() -> None:
     parser.add_argument("--leave-one-out", action="store_true")
     parser.add_argument("--no-old", action="store_true")
     parser.add_argument("--old", type=int, nargs=2, default=[10, 3], metavar=("STEPS", "POINTS"), help="its search")
+    parser.add_argument("--seed", type=int, default=SEED, help="draws the test images and the noise of the attacks")
+    parser.add_argument("--score", choices=["true-logit", "centred-logit"], default="true-logit")
     parser.add_argument("--builder", help="package.module:function of a run's own network")
     options = parser.parse_args()
     for run in options.runs:
         config = config_from_file(run / "config.toml")
         model = hf.load(run, network=options.builder).eval()
-        data = load_data(config, "test").stratified(options.limit, seed=SEED)
+        data = load_data(config, "test").stratified(options.limit, seed=options.seed)
         wanted = config.evaluate.ifia
         assert wanted is not None
         k = wanted.eval_k or wanted.k
         shared = {"eps": float(wanted.eps), "k": k, "quantize": wanted.quantize}
-        ig = hf.IntegratedGradients(steps=50)
+        score = hf.centred_logit if options.score == "centred-logit" else hf.true_logit
+        ig = hf.IntegratedGradients(steps=50, score=score)
         attacks: dict[str, object] = {}
         if not (options.no_old or options.leave_one_out):
             steps, points = options.old
@@ -60,16 +64,16 @@ def main() -> None:
             whole = strongest(**shared, attribution=ig, passes=options.passes[0])
             attacks |= {f"without {name}": whole.without(name) for name in whole.names}
         for name, attack in attacks.items():
-            report(run, name, attack, model, data)
+            report(run, name, attack, model, data, {"seed": options.seed, "score": options.score})
 
 
-def report(run: Path, name: str, attack: object, model: object, data: object) -> None:
-    """Run one attack and write its figures."""
+def report(run: Path, name: str, attack: object, model: object, data: object, settings: dict[str, object]) -> None:
+    """Run one attack and write its figures; `settings` are the seed and the score."""
     started, parts, winners = time.monotonic(), [], Counter()
     with count_passes() as counter:
         for start in range(0, len(data), 50):
             part = data.subset(range(start, min(start + 50, len(data))))
-            keys = hf.make_keys(SEED, part.ids)
+            keys = hf.make_keys(settings["seed"], part.ids)
             result = attack.run(model, to_float(part.x), part.y, keys=keys)
             parts.append(torch.stack([result.reported_scores[m] for m in ("top_k", "kendall")]))
             for metric, names in getattr(result, "winners", {}).items():
@@ -85,7 +89,7 @@ def report(run: Path, name: str, attack: object, model: object, data: object) ->
         "passes_per_image": round(counter.passes / len(data)),
         "seconds": round(time.monotonic() - started),
         "threads": torch.get_num_threads(),
-        "seed": SEED,
+        **settings,
         "winners": dict(winners.most_common()),
         "edition": EDITION,
         "commit": collect_provenance()["commit"],
