@@ -7,11 +7,13 @@ import torch
 from tests.trained import trained
 
 import holdfast as hf
+from holdfast.attacks import StrongestAttack
 from holdfast.config import config_text, make_config, preset_names
 from holdfast.evaluation.protocol import tensors
 from holdfast.evaluation.quality import map_quality
 from holdfast.experiment.jobs import Job
-from holdfast.experiment.measure import MeasureOptions, attack_names, protocol_of, quality, quality_attack
+from holdfast.experiment.measure import MeasureOptions, attack_names, measure, protocol_of, quality, quality_attack
+from holdfast.experiment.run import run_training
 from holdfast.runs.names import control_of
 
 
@@ -78,6 +80,25 @@ def test_quality_is_that_of_the_decisive_attack_on_its_images() -> None:
         assert found[name]["median"] == pytest.approx(getattr(expected, name).median().item(), abs=1e-4)
     assert found["insertion"]["n"] == found["max_sensitivity"]["n"] == 8
     assert told[-1] == (8, 8)
+
+
+def test_quality_uses_the_images_that_the_same_call_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = {"evaluate.limit": 6, "evaluate.strongest.limit": 3, "evaluate.strongest.passes": 60, "train.steps": 1}
+    changes |= {"evaluate.ifia.steps": 1, "evaluate.ifia.ig_steps": 2, "evaluate.strongest.ig_steps": 3}
+    config = make_config("digits/natural", overrides=[(key, str(value)) for key, value in changes.items()])
+    run_training(config, tmp_path / "run", progress=False)
+    runs = []
+    attack = StrongestAttack.run
+    monkeypatch.setattr(StrongestAttack, "run", lambda *args, **more: runs.append(1) or attack(*args, **more))
+    options = MeasureOptions(quality=True, pgd_limit=2)
+    together = measure(tmp_path / "run", options)
+    assert len(together.perturbed) == 3
+    once = len(runs)
+    apart = measure(tmp_path / "run", options)  # every row exists, so nothing was found in this call
+    assert apart.perturbed == {}
+    assert len(runs) == once + 1
+    assert together.summary["quality"] == apart.summary["quality"]
+    assert not (tmp_path / "run" / "perturbed.npz").exists()
 
 
 def test_the_attack_of_the_quality_measures() -> None:

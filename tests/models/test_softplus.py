@@ -76,6 +76,7 @@ def test_training_goes_on_from_a_relu_network(tmp_path: Path) -> None:
     """The softplus rows of the tables start from the Madry network of the table, which has ReLUs."""
     run_training(make_config("digits/natural", overrides=[("train.steps", "2")]), tmp_path / "relu", progress=False)
     start = prepare(make_config("digits/lga"), start=tmp_path / "relu").model
-    assert isinstance(start.net, SoftplusNetwork) and float(start.net.beta) == 3.0
+    assert isinstance(start.net, SoftplusNetwork)
+    assert float(start.net.beta) == 3.0
     expected = hf.load(tmp_path / "relu").net.state_dict()
     torch.testing.assert_close(dict(start.net.net.state_dict()), dict(expected))

@@ -103,7 +103,8 @@ def evaluate(
             if panels is not None:
                 write_panels(folder / "panels.npz", panels)
             perturbed.delete_file()
-    return Evaluation(rows=tuple(rows), summary=summary, panels=panels)
+    found = perturbed.all_of(protocol.kept)
+    return Evaluation(rows=tuple(rows), summary=summary, panels=panels, perturbed=found)
 
 
 def _open(stack: ExitStack, folder: Path | None, parts: dict[str, Any], again: bool) -> None:

@@ -108,7 +108,7 @@ class Job:
         rows = unpacked(self.processes.shared(lambda: packed(_written(table))))
         done = {(row.attack, row.id) for row in rows}
         path = self.folder / PERTURBED_FILE if self.folder is not None and self.processes.leads else None
-        perturbed = Perturbed(subset, self.protocol.panels, rows, path)
+        perturbed = Perturbed(subset, self.protocol.panels, rows, path, kept=self.protocol.kept)
         for images, attacks in self._groups(subset):
             for fresh in self._rounds(images, tuple(attacks), accuracy, done, perturbed):
                 if self.processes.leads:

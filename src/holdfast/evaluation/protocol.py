@@ -51,6 +51,8 @@ class EvaluationProtocol:
     """Examples kept as pictures, in addition to the three worst."""
     pictured: str = ""
     """Name of the attack that the pictures show; by default the first."""
+    kept: str = ""
+    """Name of an attack all of whose perturbed images are returned in `Evaluation.perturbed`."""
     diagnose: int = 0
     """Images on which the attacks are checked for gradient masking; 0 skips the check."""
     batch_size: int = 64
@@ -83,11 +85,15 @@ def check_protocol(protocol: EvaluationProtocol, data: Dataset) -> None:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Evaluation:
-    """One row per attack and example, their summary, and pictures of a few examples."""
+    """One row per attack and example, their summary, and pictures of a few examples.
+
+    `perturbed` holds the images of the attack `EvaluationProtocol.kept` by example id, as far as this call found them.
+    """
 
     rows: tuple[ExampleRow, ...]
     summary: dict[str, Any]
     panels: Panels | None = None
+    perturbed: Mapping[int, Tensor] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         attacks = ", ".join(self.summary["attacks"]) or "no attack"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from holdfast import metrics, rng
 from holdfast.attacks.balls import Ball
-from holdfast.attacks.base import ExplanationAttack, Outcome
+from holdfast.attacks.base import ExplanationAttack
 from holdfast.attribution.base import GradientMap
 from holdfast.attribution.saliency import map_of, saliency_map
 from holdfast.engine.modes import evaluating
@@ -68,6 +68,7 @@ def map_quality(
     *,
     keys: Tensor | None = None,
     attack: ExplanationAttack | None = None,
+    x_adv: Tensor | None = None,
     ball: Ball | None = None,
     natural: Model | None = None,
     natural_map: Attribution | None = None,
@@ -76,13 +77,18 @@ def map_quality(
 ) -> Quality:
     """Compute all quality measures of the maps of `model` for one batch.
 
-    `attack` perturbs the images for the measures of the attacked map. The random samples are taken in `ball`, by
+    `attack` perturbs the images for the measures of the attacked map, unless `x_adv` holds what it found before, with
+    the clean image where it failed. The random samples are taken in `ball`, by
     default that of the attack (without it, captum's). `natural_map` is the map that is compared with the one of the
     network `natural`, by default `attribution`. `keys` [B] determine all noise; by default they are made from the seed
     and the place in the batch. `seed` shuffles the weights.
     """
     keys = rng.make_keys(seed, torch.arange(x.shape[0], device=x.device)) if keys is None else keys
     ball = ball or (attack.ball if attack is not None else None) or CAPTUM_BALL
+    found = x_adv
+    if found is None and attack is not None:
+        with torch.enable_grad():
+            found = attack(model, x, y, keys=keys)
     with evaluating(model):
         raw = attribution(model, x, y).detach()
         maps = saliency_map(raw)
@@ -99,7 +105,7 @@ def map_quality(
             image_spearman=metrics.spearman_rho(maps, image_map(x)),
             natural_spearman=None if natural is None else _same_map(model, natural, x, y, natural_map or attribution),
             completeness=attribution.relative_gap(model, x, y) if isinstance(attribution, GradientMap) else None,
-            **({} if attack is None else _attacked(model, x, y, attribution, attack, keys, raw)),
+            **({} if found is None else _attacked(model, x, y, attribution, found, raw)),
         )
 
 
@@ -118,19 +124,16 @@ def _attacked(
     x: Tensor,
     y: Tensor,
     attribution: Attribution,
-    attack: ExplanationAttack,
-    keys: Tensor,
+    x_adv: Tensor,
     raw: Tensor,
 ) -> dict[str, Tensor]:
-    """Measures of the attacked map; NaN for misclassified images. A failed attack leaves the clean map."""
-    with torch.enable_grad():
-        result = attack.run(model, x, y, keys=keys)
-    moved = attribution(model, result.x_adv, y).detach()
+    """Measures of the map of x_adv; NaN for misclassified images. A failed attack leaves the clean map."""
+    moved = attribution(model, x_adv, y).detach()
     maps = saliency_map(moved)
     found = {
         "adv_insertion": probability_curve(model, x, y, maps, insert=True),
         "adv_deletion": probability_curve(model, x, y, maps, insert=False),
         "attacked_sensitivity": sensitivity(raw, moved),
     }
-    tried = result.outcome != Outcome.MISCLASSIFIED
+    tried = model(x).argmax(1) == y
     return {name: torch.where(tried, values, torch.nan) for name, values in found.items()}

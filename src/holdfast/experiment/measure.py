@@ -1,5 +1,6 @@
 """Evaluate a trained run with the protocol of its config; results are written to the same run directory."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from holdfast.attacks import ExplanationAttack
 from holdfast.config import RunConfig, config_from_file
@@ -90,12 +92,14 @@ def measure(
         if options.universal:  # every process finds the same one
             attack = _universal(model, config, options.universal, where)
             protocol = replace(protocol, attacks={**protocol.attacks, UNIVERSAL: attack})
+        if options.quality:
+            protocol = replace(protocol, kept=quality_attack(protocol))
         kept = processes.shared(lambda: _quality_before(folder))
         done = evaluate(
             model, data, protocol, info=info, out=folder, device=where, on_progress=on_progress, again=options.again
         )
         if options.quality:
-            found = quality(model, config, options, data, where, on_progress, processes)
+            found = quality(model, config, options, data, where, on_progress, processes, done.perturbed)
             kept = {"quality": found, "quality_attack": quality_attack(protocol)}
         if not kept.get("quality"):
             return done
@@ -227,24 +231,28 @@ def quality(
     device: torch.device,
     on_progress: OnProgress | None = None,
     processes: Processes | None = None,
+    perturbed: Mapping[int, Tensor] | None = None,
 ) -> dict[str, Any]:
     """Medians with intervals of the quality measures, on the same images as the attacks.
 
     The maps are those of the attack that decides comparisons (`quality_attack`), the strongest if the protocol has it;
-    those that are compared with the natural network explain the true logit, as in the paper. The attack runs once more,
-    on the images that it has in the rows, which may be fewer than the others: its result depends only on the example,
-    so these are the images of the rows. Several processes share the batches.
+    those that are compared with the natural network explain the true logit, as in the paper. Images of the attack that
+    are not in `perturbed` by id are made once more: its result depends only on the example, so these are the images of
+    the rows, which may be fewer than the others. Several processes share the batches.
     """
     who, protocol, seed = processes or Processes(), protocol_of(config, options), config.seed
     part, _ = subset_of(data, protocol.limit, seed)
     paper_map = replace(_settings(config), map=map_names(config)[0]).explained()
     attack = protocol.attacks.get(quality_attack(protocol))
+    known = perturbed or {}
     natural = None if options.natural is None else _network(options.natural, options).to(device)
 
     def of_batch(batch: _Batch | None) -> dict[str, list[float]]:
         if batch is None:
             return {}
-        x, y, keys = tensors(part.subset(batch.rows), seed, device)
+        chosen = part.subset(batch.rows)
+        x, y, keys = tensors(chosen, seed, device)
+        images = [known[i] for i in chosen.ids.tolist() if i in known]
         one = map_quality(
             model,
             x,
@@ -252,6 +260,7 @@ def quality(
             paper_map if attack is None else attack.attribution,
             keys=keys,
             attack=attack if batch.attacked else None,
+            x_adv=torch.stack(images).to(x) if batch.attacked and len(images) == len(x) else None,
             ball=None if attack is None else attack.ball,
             natural=natural,
             natural_map=paper_map,
