@@ -67,7 +67,7 @@ def print_check(folder: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", default=[name for name in TABLES if name != "digits"])
+    parser.add_argument("tables", nargs="*", default=[name for name, table in TABLES.items() if table.in_paper])
     parser.add_argument("--tier", default="paper")
     parser.add_argument("--rate", type=float, default=RATE, help="assumed TFLOP/s per GPU")
     parser.add_argument("--check", type=Path, help="folder of finished runs, DATASET/METHOD")
