@@ -75,6 +75,8 @@ def test_adversarial_curves_by_hand() -> None:
     assert quality.adv_insertion is not None
     assert quality.adv_insertion.item() == pytest.approx(expected)
     assert quality.adv_insertion < quality.insertion - 0.5
+    assert quality.insertion_change is not None
+    assert quality.insertion_change.item() == pytest.approx(expected - quality.insertion.item())
     assert quality.adv_deletion is not None
     assert quality.adv_deletion > quality.deletion + 0.5
     assert quality.attacked_sensitivity is not None
@@ -105,7 +107,9 @@ def test_every_measure_is_in_its_range_and_misclassified_images_have_no_attacked
         assert values.shape == (12,)
         assert ((values >= low) & (values <= high) | values.isnan()).all(), name
         assert values[1:].isfinite().all(), name
-        assert values[0].isnan() == (name in ("adv_insertion", "adv_deletion", "attacked_sensitivity")), name
+        assert (
+            values[0].isnan() == name.startswith("adv_") or name.endswith("_change") or name == "attacked_sensitivity"
+        ), name
     assert (found["attacked_sensitivity"][1:] > 0).sum() > 6  # a failed attack leaves the map as it is
 
 

@@ -51,6 +51,8 @@ class Quality:
     completeness: Tensor | None = None
     adv_insertion: Tensor | None = None
     adv_deletion: Tensor | None = None
+    insertion_change: Tensor | None = None
+    deletion_change: Tensor | None = None
     attacked_sensitivity: Tensor | None = None
 
     def measured(self) -> dict[str, Tensor]:
@@ -92,10 +94,10 @@ def map_quality(
     with evaluating(model):
         raw = attribution(model, x, y).detach()
         maps = saliency_map(raw)
+        curves = _curves(model, x, y, maps)
         stability = random_stability(model, x, y, attribution, keys=keys, ball=ball, samples=samples)
         return Quality(
-            insertion=probability_curve(model, x, y, maps, insert=True),
-            deletion=probability_curve(model, x, y, maps, insert=False),
+            **curves,
             road_morf=road(model, x, y, maps, keys=keys, most_first=True),
             road_lerf=road(model, x, y, maps, keys=keys, most_first=False),
             max_sensitivity=stability.max_sensitivity,
@@ -105,7 +107,7 @@ def map_quality(
             image_spearman=metrics.spearman_rho(maps, image_map(x)),
             natural_spearman=None if natural is None else _same_map(model, natural, x, y, natural_map or attribution),
             completeness=attribution.relative_gap(model, x, y) if isinstance(attribution, GradientMap) else None,
-            **({} if found is None else _attacked(model, x, y, attribution, found, raw)),
+            **({} if found is None else _attacked(model, x, y, attribution, found, raw, curves)),
         )
 
 
@@ -119,6 +121,12 @@ def _same_map(model: Model, other: Model, x: Tensor, y: Tensor, attribution: Att
     return agreement(map_of(model, x, y, attribution), other, x, y, attribution)
 
 
+def _curves(model: nn.Module, x: Tensor, y: Tensor, maps: Tensor) -> dict[str, Tensor]:
+    """Insertion and deletion [B] in the order of `maps`."""
+    kinds = {"insertion": True, "deletion": False}
+    return {name: probability_curve(model, x, y, maps, insert=insert) for name, insert in kinds.items()}
+
+
 def _attacked(
     model: nn.Module,
     x: Tensor,
@@ -126,13 +134,15 @@ def _attacked(
     attribution: Attribution,
     x_adv: Tensor,
     raw: Tensor,
+    clean_curves: dict[str, Tensor],
 ) -> dict[str, Tensor]:
     """Measures of the map of x_adv; NaN for misclassified images. A failed attack leaves the clean map."""
     moved = attribution(model, x_adv, y).detach()
     maps = saliency_map(moved)
+    curves = _curves(model, x, y, maps)
     found = {
-        "adv_insertion": probability_curve(model, x, y, maps, insert=True),
-        "adv_deletion": probability_curve(model, x, y, maps, insert=False),
+        **{f"adv_{name}": values for name, values in curves.items()},
+        **{f"{name}_change": values - clean_curves[name] for name, values in curves.items()},
         "attacked_sensitivity": sensitivity(raw, moved),
     }
     tried = model(x).argmax(1) == y

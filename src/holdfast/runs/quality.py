@@ -56,6 +56,14 @@ QUALITY: dict[str, QualityMeasure] = {
             meaning="insertion in the order of the attacked map, of the clean image; without misclassified images",
         ),
         QualityMeasure(
+            name="insertion_change",
+            title="Insertion, change under attack",
+            better="higher",
+            range=_RANK,
+            meaning="adv-insertion minus insertion of the same image; the attack can only be compared with the clean map "
+            "in this way, since insertion itself includes misclassified images",
+        ),
+        QualityMeasure(
             name="deletion",
             title="Deletion",
             better="lower",
@@ -68,6 +76,13 @@ QUALITY: dict[str, QualityMeasure] = {
             better="lower",
             range=_SHARE,
             meaning="deletion in the order of the attacked map, of the clean image; without misclassified images",
+        ),
+        QualityMeasure(
+            name="deletion_change",
+            title="Deletion, change under attack",
+            better="lower",
+            range=_RANK,
+            meaning="adv-deletion minus deletion of the same image",
         ),
         QualityMeasure(
             name="road_morf",
