@@ -60,8 +60,8 @@ QUALITY: dict[str, QualityMeasure] = {
             title="Insertion, change under attack",
             better="higher",
             range=_RANK,
-            meaning="adv-insertion minus insertion of the same image; the attack can only be compared with the clean map "
-            "in this way, since insertion itself includes misclassified images",
+            meaning="adv-insertion minus insertion of the same image; only this compares the two maps, since insertion "
+            "itself includes misclassified images",
         ),
         QualityMeasure(
             name="deletion",
