@@ -52,6 +52,19 @@ def test_a_run_is_compared_with_ours_of_its_own_seed(tmp_path: Path) -> None:
     ]
 
 
+def test_a_variant_of_our_method_is_compared_with_the_other_methods(tmp_path: Path) -> None:
+    made = ("natural", "madry", "erar_plus", "erar_plus-strong")
+    runs = [write_run(tmp_path / method, method=method, log=False) for method in made]
+    table = paired_table(view_runs([read_run(run) for run in runs]))
+    assert [(row[0].value, row[1].value) for row in table.rows] == [
+        ("erar_plus", "natural"),
+        ("erar_plus", "madry"),
+        ("erar_plus", "erar_plus-strong"),
+        ("erar_plus-strong", "natural"),
+        ("erar_plus-strong", "madry"),
+    ]
+
+
 def test_runs_measured_on_other_images_are_not_compared(group: tuple[RunView, ...]) -> None:
     before, after = (view.run.rows_of("ifia-topk") for view in (group[0], group[-1]))
     assert differences_of(before, after)

@@ -63,11 +63,12 @@ def means_table(views: Sequence[RunView]) -> Table:
 
 
 def paired_table(views: Sequence[RunView]) -> Table:
-    """Paired difference between our method and every other, under the attack that decides."""
+    """Paired difference between our method, and each of its variants, and every other, under the attack that decides."""
     attack = decisive_attack(views)
     rows_of = {view.label: view.run.rows_of(attack) for view in views if attack}
     differences, rows = difference_columns(views), []
-    for view, our in _pairs([view for view in views if rows_of.get(view.label)]):
+    measured_views = [view for view in views if rows_of.get(view.label)]
+    for view, our in [*_pairs(measured_views), *_pairs_of_variants(measured_views)]:
         found = differences_of(rows_of[view.label], rows_of[our.label])
         if found:
             pairs = Cell(value=next(iter(found.values())).n)
@@ -177,6 +178,13 @@ def _pairs(views: Sequence[RunView]) -> list[tuple[RunView, RunView]]:
     ours = [view for view in views if view.method == OURS] or list(views[-1:])
     others = [view for view in views if view not in ours]
     return [(view, next((our for our in ours if our.seed == view.seed), ours[0])) for view in others]
+
+
+def _pairs_of_variants(views: Sequence[RunView]) -> list[tuple[RunView, RunView]]:
+    """Pairs (run of another method, variant of ours), such as `erar_plus-first-layer`."""
+    variants = [view for view in views if view.method.startswith(f"{OURS}-")]
+    others = [view for view in views if not view.method.startswith(OURS)]
+    return [(view, variant) for variant in variants for view in others]
 
 
 def _cells(found: Mapping[str, Difference], columns: Sequence[Column]) -> list[Cell]:
