@@ -63,7 +63,7 @@ def means_table(views: Sequence[RunView]) -> Table:
 
 
 def paired_table(views: Sequence[RunView]) -> Table:
-    """Paired difference between our method, and each of its variants, and every other, under the attack that decides."""
+    """Paired difference between our method, or a variant of it, and every other, under the attack that decides."""
     attack = decisive_attack(views)
     rows_of = {view.label: view.run.rows_of(attack) for view in views if attack}
     differences, rows = difference_columns(views), []
