@@ -165,6 +165,16 @@ def test_ablations(dataset: str) -> None:
     }
 
 
+@pytest.mark.parametrize("dataset", ["mnist", "fashion-mnist", "flower17"])
+@pytest.mark.parametrize("name", ["erar", "erar-cacr-only"])
+def test_the_scaled_rows_differ_from_theirs_by_the_scale_alone(dataset: str, name: str) -> None:
+    base, scaled = (load_preset(f"{dataset}/{name}{ending}:cpu").plain() for ending in ("", "-scale-100"))
+    assert differences(base, scaled) == {
+        "preset": (f"{dataset}/{name}:cpu", f"{dataset}/{name}-scale-100:cpu"),
+        "method.settings.scale": (1.0, 100.0),
+    }
+
+
 @pytest.mark.parametrize("dataset", RAR)
 def test_values_of_rar(dataset: str) -> None:
     norm, sum_norm, points, attack, batch, steps, rates, seed = RAR[dataset]

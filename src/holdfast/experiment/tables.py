@@ -101,6 +101,13 @@ TABLES = {
             GREY_AND_FLOWER,
             ("erar", "erar-no-nca"),
         ),
+        _table(
+            "ablation-scale",
+            "Not in the paper: attributions times 100 in CACR",
+            GREY_AND_FLOWER,
+            ("erar", "erar-cacr-only", "erar-scale-100", "erar-cacr-only-scale-100"),
+            in_paper=False,
+        ),
         _table("ablation-base", "Removing the base attribution from WACR", GREY_AND_FLOWER, ("erar", "erar-no-base")),
         _table("spearman", "Median Spearman (WRN-28-10; tier cpu: wrn-16-2)", ("flower17-wrn", "gtsrb-wrn"), WIDE),
         _table(

@@ -35,7 +35,7 @@ LOOKS = tuple(
 
 _KNOWN = (
     *("madry", "trades", "ig-norm", "ig-sum-norm", "igr", "erar", "erar-plus", "natural"),
-    *("madry-continued", "art", "lga", "r2et", "erar-plus-light", "curvature", "erar-plus-strong", "natural-softplus"),
+    *("madry-continued", "art", "lga", "r2et", "erar-scale-100", "curvature", "erar-plus-strong", "natural-softplus"),
     *("erar-cacr-only", "erar-wacr-only", "erar-1-0.7", "erar-0.7-1", "erar-no-nca", "adv-aat"),
     *("erar-plus-v1", "erar-no-base"),
 )
