@@ -72,7 +72,7 @@ def paired_table(views: Sequence[RunView]) -> Table:
         found = differences_of(rows_of[view.label], rows_of[our.label])
         if found:
             pairs = Cell(value=next(iter(found.values())).n)
-            rows.append((Cell(value=our.label), Cell(value=view.label), pairs, *_cells(found, differences)))
+            rows.append((Cell(value=our.label), Cell(value=view.label), pairs, *difference_cells(found, differences)))
     return Table(
         name=f"paired-{_dataset(views)}",
         title=f"Paired difference to the other methods under {attack}",
@@ -107,7 +107,7 @@ def worst_table(views: Sequence[RunView]) -> Table:
                 Cell(value=view.label),
                 Cell(value=stats[0]["n"]),
                 *(Cell(value=stat["median"], ci95=stat["ci95"], n=stat["n"]) for stat in stats),
-                *_cells(found, difference),
+                *difference_cells(found, difference),
             )
         )
     return Table(
@@ -187,7 +187,8 @@ def _pairs_of_variants(views: Sequence[RunView]) -> list[tuple[RunView, RunView]
     return [(view, variant) for variant in variants for view in others]
 
 
-def _cells(found: Mapping[str, Difference], columns: Sequence[Column]) -> list[Cell]:
+def difference_cells(found: Mapping[str, Difference], columns: Sequence[Column]) -> list[Cell]:
+    """The differences in the order of `difference_columns`."""
     by_key = {f"{name}_difference": difference for name, difference in found.items()}
     kept = [by_key.get(column.key) for column in columns]
     return [Cell() if found is None else Cell(value=found.mean, ci95=found.mean_ci95) for found in kept]

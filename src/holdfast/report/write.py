@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from holdfast.report.ablations import ablation_table
 from holdfast.report.before_after import BeforeAfter
 from holdfast.report.compare import compare
 from holdfast.report.figures import draw_figures, safe_name, save_figure
@@ -16,7 +17,16 @@ from holdfast.report.vote import vote_pages
 from holdfast.runs.next_steps import Step
 from holdfast.storage.json_files import write_text_atomic
 
-_MORE = (controls_table, quality_table, means_table, paired_table, worst_table, checks_table, costs_table)
+_MORE = (
+    controls_table,
+    quality_table,
+    means_table,
+    paired_table,
+    ablation_table,
+    worst_table,
+    checks_table,
+    costs_table,
+)
 _FORMATS = {"md": to_markdown, "tex": to_latex, "csv": to_csv}
 
 
