@@ -169,7 +169,9 @@ def test_ablations(dataset: str) -> None:
 @pytest.mark.parametrize("name", ["erar", "erar-cacr-only"])
 def test_the_scaled_rows_differ_from_theirs_by_the_scale_alone(dataset: str, name: str) -> None:
     base, scaled = (load_preset(f"{dataset}/{name}{ending}:cpu").plain() for ending in ("", "-scale-100"))
-    assert differences(base, scaled) == {
+    found = differences(base, scaled)
+    found.pop("evaluate.attacks", None)  # the full row is also attacked on the map of the true logit
+    assert found == {
         "preset": (f"{dataset}/{name}:cpu", f"{dataset}/{name}-scale-100:cpu"),
         "method.settings.scale": (1.0, 100.0),
     }

@@ -67,10 +67,9 @@ def test_quality_is_that_of_the_decisive_attack_on_its_images() -> None:
     overrides = [(f"evaluate.{key}", str(value)) for key, value in changes.items()]
     config, options = make_config("digits/natural", overrides=overrides), MeasureOptions(limit=8)
     model, data, told = trained("digits-cnn", 8), hf.data.load("digits", split="test"), []
-    found = quality(
-        model, config, options, data, torch.device("cpu"), on_progress=lambda what, *counts: told.append(counts)
-    )
-    attack = protocol_of(config, options).attacks["strongest"]
+    protocol, cpu = protocol_of(config, options), torch.device("cpu")
+    found = quality(model, protocol, config, options, data, cpu, lambda what, *counts: told.append(counts))
+    attack = protocol.attacks["strongest"]
     part = data.stratified(8, seed=0).stratified(3, seed=0)
     x, y, keys = tensors(part, 0, None)
     expected = map_quality(model, x, y, attack.attribution, keys=keys, attack=attack, samples=1)
@@ -94,6 +93,7 @@ def test_quality_uses_the_images_that_the_same_call_found(tmp_path: Path, monkey
     together = measure(tmp_path / "run", options)
     assert len(together.perturbed) == 3
     once = len(runs)
+    assert once == 2  # one batch of the strongest attack on the centred logit, and one on the true logit
     apart = measure(tmp_path / "run", options)  # every row exists, so nothing was found in this call
     assert apart.perturbed == {}
     assert len(runs) == once + 1

@@ -19,27 +19,32 @@ def ablated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[RunView, .
     monkeypatch.setitem(STRENGTH, "erar", 0.8)
     monkeypatch.setitem(STRENGTH, "erar-cacr-only", 0.3)
     monkeypatch.setitem(STRENGTH, "erar-no-base", 0.8)
-    made = ("madry", "erar", "erar-cacr-only", "erar-no-base")
+    made = ("madry", "erar", "erar-cacr-only", "erar-no-base", "erar-cacr-only-scale-100")
     return view_runs(
         [read_run(write_run(tmp_path / method, method=method, attacks=ATTACKS, log=False)) for method in made]
     )
 
 
-def test_every_variant_is_compared_with_the_full_method_under_both_attacks(ablated: tuple[RunView, ...]) -> None:
+def test_every_variant_is_compared_with_the_method_it_changes_under_both_attacks(ablated: tuple[RunView, ...]) -> None:
     table = ablation_table(ablated)
-    found = [(row[0].value, row[1].value) for row in table.rows]
-    assert found == [(v, a) for v in ("erar-cacr-only", "erar-no-base") for a in ("ifia-topk", "strongest")]
+    found = [tuple(cell.value for cell in row[:3]) for row in table.rows]
+    pairs = [
+        ("erar-cacr-only", "erar"),
+        ("erar-no-base", "erar"),
+        ("erar-cacr-only-scale-100", "erar-cacr-only"),
+    ]
+    assert found == [(*pair, attack) for pair in pairs for attack in ("ifia-topk", "strongest")]
     weak, same = table.rows[0], table.rows[2]
     assert weak[-1].value == "Top-k, Kendall"  # made up so that it is far below the full method
     assert same[-1].value == "no"  # made up with the same rows
-    assert same[3].value == 0
+    assert same[4].value == 0
     rows = {view.method: {row.id: row for row in view.run.rows_of("ifia-topk")} for view in ablated}
     full, variant = rows["erar"], rows["erar-cacr-only"]
     moved = [
         _kept(variant[i]) - _kept(full[i]) for i in full if "misclassified" not in (full[i].outcome, variant[i].outcome)
     ]
-    assert weak[3].value == pytest.approx(np.mean(moved))
-    assert weak[2].value == len(moved)
+    assert weak[4].value == pytest.approx(np.mean(moved))
+    assert weak[3].value == len(moved)
 
 
 def _kept(row: object) -> float:
@@ -50,9 +55,9 @@ def _kept(row: object) -> float:
 def test_the_difference_of_the_paper_stands_beside_that_of_the_reference_attack(ablated: tuple[RunView, ...]) -> None:
     table = ablation_table(ablated)
     reference, strongest = table.rows[:2]
-    assert [reference[3].paper, reference[4].paper] == [pytest.approx(0.7662 - 0.81), pytest.approx(0.3203 - 0.3494)]
-    assert plain_cell(reference[3], table.columns[3]).endswith("(paper -4.38)")
-    assert [strongest[3].paper, strongest[4].paper] == [None, None]
+    assert [reference[4].paper, reference[5].paper] == [pytest.approx(0.7662 - 0.81), pytest.approx(0.3203 - 0.3494)]
+    assert plain_cell(reference[4], table.columns[4]).endswith("(paper -4.38)")
+    assert [strongest[4].paper, strongest[5].paper] == [None, None]
 
 
 def test_the_table_is_written_where_there_are_ablations(ablated: tuple[RunView, ...], tmp_path: Path) -> None:

@@ -65,6 +65,23 @@ def test_a_variant_of_our_method_is_compared_with_the_other_methods(tmp_path: Pa
     ]
 
 
+def test_without_our_method_every_run_is_compared_with_the_last_once(tmp_path: Path) -> None:
+    made = ("natural", "madry", "erar_plus-strong")
+    runs = [write_run(tmp_path / method, method=method, log=False) for method in made]
+    table = paired_table(view_runs([read_run(run) for run in runs]))
+    assert [(row[0].value, row[1].value) for row in table.rows] == [
+        ("erar_plus-strong", "natural"),
+        ("erar_plus-strong", "madry"),
+    ]
+
+
+def test_variants_are_compared_within_their_seed(tmp_path: Path) -> None:
+    made = [("madry", 0), ("madry", 1), ("erar_plus", 0), ("erar_plus", 1), ("erar_plus-strong", 1)]
+    runs = [write_run(tmp_path / f"{method}{seed}", method=method, seed=seed, log=False) for method, seed in made]
+    table = paired_table(view_runs([read_run(run) for run in runs]))
+    assert [row[1].value for row in table.rows if row[0].value == "erar_plus-strong"] == ["madry · seed 1"]
+
+
 def test_runs_measured_on_other_images_are_not_compared(group: tuple[RunView, ...]) -> None:
     before, after = (view.run.rows_of("ifia-topk") for view in (group[0], group[-1]))
     assert differences_of(before, after)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import flop_registry
 
 from holdfast.bench.machine import flops_of_a_pass
-from holdfast.config import RunConfig, complete, make_config, preset_names
+from holdfast.config import RunConfig, complete, make_config
 from holdfast.data.registry import find_spec
 from holdfast.engine.passes import count_passes
 from holdfast.experiment.jobs import dependency_waves
@@ -91,10 +91,9 @@ def longest_load(loads: Sequence[float], machines: int) -> float:
 
 
 def table_cost(name: str, tier: str = "paper") -> TableCost:
-    """The cost of a table in a tier; the tier cpu if it has no presets in that tier."""
+    """The cost of a table in a tier; a table that the paper does not have exists only in the tier cpu."""
     table = TABLES[name]
-    wanted = [f"{dataset}/{method}:{tier}" for dataset in table.datasets for method in table.methods]
-    tier = tier if set(wanted) & set(preset_names()) else "cpu"
+    tier = tier if table.in_paper else "cpu"
     waves = dependency_waves(table.jobs(Path("does-not-exist"), tier=tier))
     return TableCost(
         name=name,

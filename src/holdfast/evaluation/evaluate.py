@@ -1,8 +1,8 @@
 """Evaluate a network: accuracy, accuracy under PGD and APGD, and the change of its maps under every attack.
 
-Each attack gives one row per example. Rows are written after every batch, so memory does not grow with the number of
-images and an interrupted evaluation resumes where it stopped. Every random number is a hash of (seed, example id), so
-the rows do not depend on the batch size.
+Each attack gives one row per example. Rows are written after every batch, so an interrupted evaluation resumes where it
+stopped; only a few perturbed images are kept (all of one attack, if `keep_images_of` names it). Every random number is a
+hash of (seed, example id), so the rows do not depend on the batch size.
 
 Several processes (`torchrun`) share the batches. Each batch is the same as in one process, so its rows have the same
 bits, and rank 0 writes them in the same order.
@@ -103,8 +103,7 @@ def evaluate(
             if panels is not None:
                 write_panels(folder / "panels.npz", panels)
             perturbed.delete_file()
-    found = perturbed.all_of(protocol.kept)
-    return Evaluation(rows=tuple(rows), summary=summary, panels=panels, perturbed=found)
+    return Evaluation(rows=tuple(rows), summary=summary, panels=panels, perturbed=perturbed.every)
 
 
 def _open(stack: ExitStack, folder: Path | None, parts: dict[str, Any], again: bool) -> None:

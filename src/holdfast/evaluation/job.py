@@ -1,6 +1,7 @@
 """The measurements of one evaluation: accuracy, accuracy under PGD and APGD, and the rows of every attack.
 
-Rows are written after every batch, so memory does not grow with the number of images.
+Rows are written after every batch; only the perturbed images that may be pictured are kept, and those of
+`EvaluationProtocol.keep_images_of`.
 """
 
 import itertools
@@ -108,7 +109,7 @@ class Job:
         rows = unpacked(self.processes.shared(lambda: packed(_written(table))))
         done = {(row.attack, row.id) for row in rows}
         path = self.folder / PERTURBED_FILE if self.folder is not None and self.processes.leads else None
-        perturbed = Perturbed(subset, self.protocol.panels, rows, path, kept=self.protocol.kept)
+        perturbed = Perturbed(subset, self.protocol.panels, rows, path, all_of=self.protocol.keep_images_of)
         for images, attacks in self._groups(subset):
             for fresh in self._rounds(images, tuple(attacks), accuracy, done, perturbed):
                 if self.processes.leads:

@@ -1,10 +1,9 @@
 """Perturbed images that the pictures may show, kept while the rows are written, so that no attack runs twice.
 
 Which images are pictured is known only at the end: the first few, and the three that keep least of their maps. During
-the evaluation this file keeps, for every attack, the first few and the three worst so far; all images of one attack, if
-the evaluation asks for them. They are also written to
+the evaluation this file keeps, for every attack, the first few and the three worst so far. They are also written to
 `perturbed.npz` in the run directory, before their rows, so that a resumed evaluation finds them. The file is deleted
-when the pictures are written.
+when the pictures are written. All images of one attack are kept in memory, if the evaluation asks for them.
 """
 
 import base64
@@ -74,7 +73,7 @@ class Perturbed:
     """The perturbed images of one evaluation that may be pictured: float32 [C, H, W] on the CPU, by attack and id.
 
     `path` is the file that keeps them for a resumed evaluation, `rows` are the rows written before. All images of the
-    attack `kept` are kept.
+    attack `all_of` are kept in `every`, by id, but not in the file.
     """
 
     def __init__(
@@ -84,14 +83,15 @@ class Perturbed:
         rows: Sequence[ExampleRow] = (),
         path: Path | None = None,
         *,
-        kept: str = "",
+        all_of: str = "",
     ) -> None:
         ids = subset.ids.tolist() if panels and can_be_pictured(subset) else []
-        self.first, self.wanted, self.path, self.kept = frozenset(ids[:panels]), frozenset(ids), path, kept
+        self.first, self.wanted, self.path, self.all_of = frozenset(ids[:panels]), frozenset(ids), path, all_of
         stored = _read(path, subset.image_shape) if path is not None else {}
         written = {(row.attack, row.id) for row in rows}  # an image without a row may be that of another network
         self.images = {key: image for key, image in stored.items() if key in written}
         self.worst: dict[str, list[ExampleRow]] = {}
+        self.every = {example: image for (name, example), image in self.images.items() if name == all_of}
         self._update_worst(rows)
 
     def candidates(self, rows: Sequence[ExampleRow], x_adv: Tensor) -> dict[Key, Tensor]:
@@ -99,23 +99,22 @@ class Perturbed:
         shown = {row.id for row in worst_rows(rows)} | self.first
         found = zip(rows, x_adv, strict=True)
         return {
-            (r.attack, r.id): x.float().cpu() for r, x in found if r.attack == self.kept or r.id in shown & self.wanted
+            (r.attack, r.id): x.float().cpu()
+            for r, x in found
+            if r.attack == self.all_of or r.id in shown & self.wanted
         }
 
     def update(self, found: Found) -> None:
         """Take in new rows with their candidates; keep the images that may still be pictured, also in the file."""
         before = dict(self.images)
         self.images |= found.images
-        for attack in self._update_worst(found.rows) - {self.kept}:
+        self.every |= {example: image for (name, example), image in found.images.items() if name == self.all_of}
+        for attack in self._update_worst(found.rows):
             shown = {row.id for row in self.worst[attack]} | self.first
             self.images = {key: x for key, x in self.images.items() if key[0] != attack or key[1] in shown}
         same = self.images.keys() == before.keys() and all(self.images[key] is before[key] for key in before)
         if self.path is not None and not same:
             _write(self.path, self.images)
-
-    def all_of(self, attack: str) -> dict[int, Tensor]:
-        """The images of one attack by id."""
-        return {example: image for (name, example), image in self.images.items() if name == attack}
 
     def delete_file(self) -> None:
         """Delete the file; the images stay in memory."""

@@ -51,7 +51,7 @@ class EvaluationProtocol:
     """Examples kept as pictures, in addition to the three worst."""
     pictured: str = ""
     """Name of the attack that the pictures show; by default the first."""
-    kept: str = ""
+    keep_images_of: str = ""
     """Name of an attack all of whose perturbed images are returned in `Evaluation.perturbed`."""
     diagnose: int = 0
     """Images on which the attacks are checked for gradient masking; 0 skips the check."""
@@ -75,6 +75,9 @@ def check_protocol(protocol: EvaluationProtocol, data: Dataset) -> None:
         if attack.eval_k != int(attack.eval_k):
             raise expected("a whole number of top pixels", got=f"eval_k = {attack.eval_k!r}")
         check_eval_k(attack.eval_k, data.x)
+    if protocol.keep_images_of and protocol.keep_images_of not in protocol.attacks:
+        known = ", ".join(protocol.attacks) or "no attack"
+        raise expected(f"keep_images_of from the attacks of the protocol ({known})", got=protocol.keep_images_of)
     if protocol.batch_size < 1:
         raise expected("batch_size >= 1", got=protocol.batch_size)
     limits = {name: getattr(protocol, name) for name in ("limit", "pgd_limit", "apgd_limit", "accuracy_limit")}
@@ -87,7 +90,8 @@ def check_protocol(protocol: EvaluationProtocol, data: Dataset) -> None:
 class Evaluation:
     """One row per attack and example, their summary, and pictures of a few examples.
 
-    `perturbed` holds the images of the attack `EvaluationProtocol.kept` by example id, as far as this call found them.
+    `perturbed` holds the images of the attack `EvaluationProtocol.keep_images_of` by example id, as far as this call
+    found them; of several processes only the first has them.
     """
 
     rows: tuple[ExampleRow, ...]

@@ -93,17 +93,17 @@ def measure(
             attack = _universal(model, config, options.universal, where)
             protocol = replace(protocol, attacks={**protocol.attacks, UNIVERSAL: attack})
         if options.quality:
-            protocol = replace(protocol, kept=quality_attack(protocol))
-        kept = processes.shared(lambda: _quality_before(folder))
+            protocol = replace(protocol, keep_images_of=quality_attack(protocol))
+        judged = processes.shared(lambda: _quality_before(folder))
         done = evaluate(
             model, data, protocol, info=info, out=folder, device=where, on_progress=on_progress, again=options.again
         )
         if options.quality:
-            found = quality(model, config, options, data, where, on_progress, processes, done.perturbed)
-            kept = {"quality": found, "quality_attack": quality_attack(protocol)}
-        if not kept.get("quality"):
+            found = quality(model, protocol, config, options, data, where, on_progress, processes, done.perturbed)
+            judged = {"quality": found, "quality_attack": quality_attack(protocol)}
+        if not judged.get("quality"):
             return done
-        summary = done.summary | kept
+        summary = done.summary | judged
         if processes.leads:
             write_json_atomic(folder / "summary.json", summary)
         return replace(done, summary=summary)
@@ -225,6 +225,7 @@ def quality_attack(protocol: EvaluationProtocol) -> str:
 
 def quality(
     model: Classifier,
+    protocol: EvaluationProtocol,
     config: RunConfig,
     options: MeasureOptions,
     data: Dataset,
@@ -240,7 +241,7 @@ def quality(
     are not in `perturbed` by id are made once more: its result depends only on the example, so these are the images of
     the rows, which may be fewer than the others. Several processes share the batches.
     """
-    who, protocol, seed = processes or Processes(), protocol_of(config, options), config.seed
+    who, seed = processes or Processes(), config.seed
     part, _ = subset_of(data, protocol.limit, seed)
     paper_map = replace(_settings(config), map=map_names(config)[0]).explained()
     attack = protocol.attacks.get(quality_attack(protocol))

@@ -1,52 +1,64 @@
-"""The ablations of ERAR: each variant compared with the full method, beside the difference that the paper reports."""
+"""The ablations of ERAR: each variant compared with the method it changes, beside the difference in the paper."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from holdfast.metrics.registry import METRICS
 from holdfast.report.compare import differences_of
-from holdfast.report.more_tables import PAIRS, difference_cells, difference_columns
+from holdfast.report.more_tables import COMPARED_WITH, PAIRS, difference_cells, difference_columns
 from holdfast.report.tables import ATTACK, METHOD, Cell, Column, Table, paper_of
 from holdfast.report.view import RunView, decisive_attack
 from holdfast.runs import Difference
 from holdfast.runs.names import REFERENCE
 
-FULL = "erar"
+FULL, SCALED = "erar", "-scale-100"
 _TOLD = Column(key="told_from_zero", title="Told from zero", unit="text")
 
 
 def ablation_table(views: Sequence[RunView]) -> Table:
-    """Variant minus full ERAR over the same images, under the reference attack and under the attack that decides."""
+    """Variant minus the method it changes on the same images, under the reference attack and the one that decides."""
     attacks = [name for name in dict.fromkeys((REFERENCE, decisive_attack(views))) if name]
-    full = {view.seed: view for view in views if view.method == FULL}
-    variants = [view for view in views if view.method.startswith(f"{FULL}-") and view.seed in full]
+    by_method = {(view.method, *_like(view)): view for view in views}
+    bases = {view.label: by_method.get((_base(view.method), *_like(view))) for view in views}
+    pairs = [(view, base) for view in views if view.method.startswith(f"{FULL}-") and (base := bases[view.label])]
     columns, rows = difference_columns(views), []
-    for variant in variants:
-        for attack in attacks:
-            base = full[variant.seed]
-            found = differences_of(base.run.rows_of(attack), variant.run.rows_of(attack))
-            if not found:
-                continue
-            cells = difference_cells(found, columns)
-            if attack == REFERENCE:  # the only attack of the paper
-                cells = [
-                    _beside_paper(cell, base, variant, column) for cell, column in zip(cells, columns, strict=True)
-                ]
-            pairs = Cell(value=next(iter(found.values())).n)
-            rows.append(
-                (Cell(value=variant.label), Cell(value=attack), pairs, *cells, Cell(value=_told(found, columns)))
-            )
+    for (variant, base), attack in itertools.product(pairs, attacks):
+        found = differences_of(base.run.rows_of(attack), variant.run.rows_of(attack))
+        if not found:
+            continue
+        cells = difference_cells(found, columns)
+        if attack == REFERENCE:  # the only attack of the paper
+            cells = [_beside_paper(cell, base, variant, column) for cell, column in zip(cells, columns, strict=True)]
+        names = (Cell(value=text) for text in (variant.label, base.label, attack))
+        count, told = Cell(value=next(iter(found.values())).n), Cell(value=_told(found, columns))
+        rows.append((*names, count, *cells, told))
     return Table(
         name=f"ablations-{views[0].group if views else ''}",
-        title="Ablations: variant minus full ERAR",
-        columns=(METHOD, ATTACK, PAIRS, *columns, _TOLD),
+        title="Ablations of ERAR",
+        columns=(METHOD, COMPARED_WITH, ATTACK, PAIRS, *columns, _TOLD),
         rows=tuple(rows),
         notes=(
-            "Mean of variant minus full ERAR [95 % interval] over the same images; both go on from one Madry network "
-            "with the same passes. Paper: its median of the variant minus its median of ERAR, from single runs.",
+            "Mean of method minus compared method [95 % interval] over the same images, for runs with the same "
+            "seed, tier and network. Paper: its median of the variant minus its median of ERAR, from single runs.",
             "Told from zero: the metrics whose interval excludes zero. The interval contains the chance of the images, "
             "not that of training.",
         ),
     )
+
+
+def _base(method: str) -> str:
+    """The method that a variant changes: the full one, or for a scale of the attributions that without the scale.
+
+    >>> _base("erar-no-nca"), _base("erar-cacr-only-scale-100"), _base("erar-scale-100")
+    ('erar', 'erar-cacr-only', 'erar')
+    """
+    return method.removesuffix(SCALED) if method.endswith(SCALED) else FULL
+
+
+def _like(view: RunView) -> tuple[str, str, str]:
+    """What two runs of an ablation have in common: the seed, the tier of the preset and the network."""
+    return view.seed, view.preset.partition(":")[2], view.network
 
 
 def _beside_paper(cell: Cell, base: RunView, variant: RunView, column: Column) -> Cell:
@@ -56,5 +68,5 @@ def _beside_paper(cell: Cell, base: RunView, variant: RunView, column: Column) -
 
 
 def _told(found: Mapping[str, Difference], columns: Sequence[Column]) -> str:
-    titles = {column.key.removesuffix("_difference"): column.title.removesuffix(" (points)") for column in columns}
-    return ", ".join(titles[name] for name, one in found.items() if not one.includes_zero) or "no"
+    shown = {column.key.removesuffix("_difference") for column in columns}
+    return ", ".join(METRICS[n].title for n, one in found.items() if n in shown and not one.includes_zero) or "no"

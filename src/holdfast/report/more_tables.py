@@ -29,6 +29,7 @@ CHECKS = (
 
 
 PAIRS = Column(key="pairs", title="Pairs", unit="count")
+COMPARED_WITH = Column(key="less", title="Compared with", unit="text")
 
 
 def difference_columns(views: Sequence[RunView]) -> list[Column]:
@@ -76,7 +77,7 @@ def paired_table(views: Sequence[RunView]) -> Table:
     return Table(
         name=f"paired-{_dataset(views)}",
         title=f"Paired difference to the other methods under {attack}",
-        columns=(METHOD, Column(key="less", title="Compared with", unit="text"), PAIRS, *differences),
+        columns=(METHOD, COMPARED_WITH, PAIRS, *differences),
         rows=tuple(rows),
         notes=(
             "Mean of method minus compared method [95 % interval] over the same images; an interval that excludes zero "
@@ -181,10 +182,12 @@ def _pairs(views: Sequence[RunView]) -> list[tuple[RunView, RunView]]:
 
 
 def _pairs_of_variants(views: Sequence[RunView]) -> list[tuple[RunView, RunView]]:
-    """Pairs (run of another method, variant of ours), such as `erar_plus-first-layer`."""
+    """Pairs (run of another method, variant of ours with the same seed), such as `erar_plus-first-layer`."""
+    if not any(view.method == OURS for view in views):  # then `_pairs` already compares with the last run
+        return []
     variants = [view for view in views if view.method.startswith(f"{OURS}-")]
     others = [view for view in views if not view.method.startswith(OURS)]
-    return [(view, variant) for variant in variants for view in others]
+    return [(view, variant) for variant in variants for view in others if view.seed == variant.seed]
 
 
 def difference_cells(found: Mapping[str, Difference], columns: Sequence[Column]) -> list[Cell]:

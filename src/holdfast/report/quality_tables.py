@@ -34,6 +34,7 @@ _READING = (
 def quality_table(views: Sequence[RunView]) -> Table:
     """Quality of the maps of one dataset, one row per measure and one column per run; empty if none was measured."""
     judged = [view for view in views if view.quality]
+    attacked = _counts(judged, ("adv_insertion",))
     present = {key for view in judged for key in view.quality}
     keys = [*(key for key in QUALITY if key in present), *sorted(present - set(QUALITY))]
     columns = (*_READING, *(Column(key=view.label, title=view.label, unit="number") for view in judged))
@@ -50,7 +51,12 @@ def quality_table(views: Sequence[RunView]) -> Table:
         title="Quality of the maps",
         columns=columns,
         rows=tuple(rows),
-        notes=(f"Median [95 % interval] over the images, n = {_counts(judged)}.", *notes) if rows else (),
+        notes=(
+            f"Median [95 % interval] over the images, n = {_counts(judged, keys)}; under attack, n = {attacked}.",
+            *notes,
+        )
+        if rows
+        else (),
     )
 
 
@@ -62,7 +68,7 @@ def natural_maps_table(views: Sequence[RunView]) -> Table:
     for dataset, group in datasets(judged).items():
         found = {view.label: stat_cell(view.quality[NATURAL], paper=paper_of(view, NATURAL)) for view in group}
         cells = (found.get(label, Cell()) for label in labels)
-        rows.append((Cell(value=dataset), Cell(value=_counts(group)), *cells))
+        rows.append((Cell(value=dataset), Cell(value=_counts(group, (NATURAL,))), *cells))
     return Table(
         name="natural-maps",
         title=TITLES["quality"],
@@ -116,10 +122,10 @@ def _attacks(views: Sequence[RunView]) -> list[str]:
     return [f"The maps and attacked maps are those of {said}."]
 
 
-def _counts(views: Sequence[RunView]) -> str:
-    """Number of images whose maps were judged, or the smallest and the largest number over the runs."""
-    counts = sorted({max(stat.n for stat in view.quality.values()) for view in views})
-    return " to ".join(f"{n:,}" for n in dict.fromkeys((counts[0], counts[-1])))
+def _counts(views: Sequence[RunView], keys: Sequence[str]) -> str:
+    """Number of images of these measures, or the smallest and the largest number over the runs."""
+    counts = sorted({max((view.quality[key].n for key in keys if key in view.quality), default=0) for view in views})
+    return " to ".join(f"{n:,}" for n in dict.fromkeys((*counts[:1], *counts[-1:])))
 
 
 def _reading(key: str) -> tuple[Cell, Cell, Cell]:

@@ -29,7 +29,7 @@ class QualityMeasure:
         return f"{left}, {high:g}]" if math.isfinite(high) else f"{left}, inf)"
 
 
-_SHARE, _RANK, _SIZE, _ANY = (0.0, 1.0), (-1.0, 1.0), (0.0, math.inf), (-math.inf, math.inf)
+_SHARE, _SIGNED, _SIZE, _ANY = (0.0, 1.0), (-1.0, 1.0), (0.0, math.inf), (-math.inf, math.inf)
 
 QUALITY: dict[str, QualityMeasure] = {
     measure.name: measure
@@ -38,7 +38,7 @@ QUALITY: dict[str, QualityMeasure] = {
             name="natural_spearman",
             title="Spearman with maps of the natural network",
             better="higher",
-            range=_RANK,
+            range=_SIGNED,
             meaning="Spearman's rho with the maps of a naturally trained network, both of the true logit",
         ),
         QualityMeasure(
@@ -59,9 +59,9 @@ QUALITY: dict[str, QualityMeasure] = {
             name="insertion_change",
             title="Insertion, change under attack",
             better="higher",
-            range=_RANK,
+            range=_SIGNED,
             meaning="adv-insertion minus insertion of the same image; only this compares the two maps, since insertion "
-            "itself includes misclassified images",
+            "itself is over all images, also those that were not attacked",
         ),
         QualityMeasure(
             name="deletion",
@@ -81,7 +81,7 @@ QUALITY: dict[str, QualityMeasure] = {
             name="deletion_change",
             title="Deletion, change under attack",
             better="lower",
-            range=_RANK,
+            range=_SIGNED,
             meaning="adv-deletion minus deletion of the same image",
         ),
         QualityMeasure(
@@ -138,14 +138,14 @@ QUALITY: dict[str, QualityMeasure] = {
             name="randomised",
             title="Randomised",
             better="lower",
-            range=_RANK,
+            range=_SIGNED,
             meaning="Spearman's rho with the map of the same network with shuffled weights",
         ),
         QualityMeasure(
             name="image_spearman",
             title="Spearman with the image",
             better="neither",
-            range=_RANK,
+            range=_SIGNED,
             meaning="Spearman's rho of the map with |x|; a map near 1 shows the image and little of the network",
         ),
     )
