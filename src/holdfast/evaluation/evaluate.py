@@ -1,8 +1,8 @@
 """Evaluate a network: accuracy, accuracy under PGD and APGD, and the change of its maps under every attack.
 
 Each attack gives one row per example. Rows are written after every batch, so an interrupted evaluation resumes where it
-stopped; only a few perturbed images are kept (all of one attack, if `keep_images_of` names it). Every random number is a
-hash of (seed, example id), so the rows do not depend on the batch size.
+stopped. Only a few perturbed images are kept, and those of `keep_images_of`. Every random number is a hash of (seed,
+example id), so the rows do not depend on the batch size.
 
 Several processes (`torchrun`) share the batches. Each batch is the same as in one process, so its rows have the same
 bits, and rank 0 writes them in the same order.
