@@ -105,7 +105,7 @@ def audit(
         maps: Explanation to audit: ig, gradient, input-x-gradient, smoothgrad, gradcam or gradcam++. Several are
             compared on the same images, and the first line of the result says which of them holds best.
         layer: Layer of gradcam and gradcam++, by the name of a module of the network or its end; by default the last
-            layer with spatial features that nothing bypasses.
+            layer with spatial features that no skip connection or other branch bypasses.
         thorough: Give the attacks ten times the passes.
         strong: Run the strongest attack; --no-strong runs the reference attack of the papers (ifia-topk) instead.
         attacks: Run these attacks instead of the default ones, for example: ifia-topk ifia-cosine random.

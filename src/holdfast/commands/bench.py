@@ -28,7 +28,7 @@ def bench(
     confidence interval of their median, and a target is met if the lower end of the interval meets it. A row is noisy
     if the interval is wider than a tenth of the median; noisy rows are repeated. The command appends the results, with
     versions and hardware, to a JSON lines file; of two lines of the same row in one run, the later one has more
-    rounds. Install the peers with pip install 'holdfast[dev]'.
+    rounds. Install the peers in a copy of the repository: pip install '.[dev]'.
 
     Usage examples:
         holdfast bench                 # all benchmarks, fifteen to twenty minutes and --minutes

@@ -59,8 +59,8 @@ def demo(
     trades, erar and erar_plus on the digits of scikit-learn, with the same number of example-passes for every method
     but natural, and shows accuracy against stability of the maps.
 
-    Both parts print a table; report.html shows both. On two cores the first part takes less than a minute and the
-    second about four. Nothing is downloaded. After Ctrl-C, the same command resumes.
+    Both parts print a table; report.html shows both. On two quiet cores the first part takes about 20 seconds and the
+    second about two minutes. Nothing is downloaded. After Ctrl-C, the same command resumes.
 
     Usage examples:
         holdfast demo

@@ -49,7 +49,8 @@ def evaluate(
         as_before: Use the protocol of version 0.1: the reference attack, the ensemble of eight attacks, random noise.
         quality: Also measure the quality of the maps: insertion and deletion in the order of the clean and of the
             attacked map, ROAD, max-sensitivity, RIS, ROS, completeness, and the similarity to the image and to maps of
-            shuffled weights. The attack that decides runs once more for it, unless it runs in the same call.
+            shuffled weights. This repeats the attack that decides (the strongest attack, if it was run), unless the
+            same call of one process runs it anyway.
         natural: Run directory of a naturally trained network to compare the maps with; requires --quality.
         model: package.module:function that builds the custom network of the run and of --natural; it is never imported
             automatically.

@@ -42,9 +42,10 @@ def harden(
 ) -> None:
     """Fine-tune a trained PyTorch classifier so that small perturbations change its saliency maps less.
 
-    Images are held out and audited; the network is fine-tuned on the others, within a limit on the accuracy that this
-    may cost; then the same held-out images are audited again. The output folder gets the weights under the names and in
-    the precision of your own file, and report.html, which compares the network before and after.
+    The command holds out images and audits the network on them. It fine-tunes the network on the other images, limits
+    the loss of accuracy (--max-accuracy-drop), and audits the same held-out images again. The output folder gets the
+    weights under the names and in the precision of your own file, and report.html, which compares the network before
+    and after.
 
     Usage examples:
         # your own network, weights and images; a fifth of the images is held out
@@ -68,11 +69,12 @@ def harden(
             default those of the run directory, or those that the function creates.
         out: Output folder for weights, report.html and both audits.
         minutes: Time for everything: it decides on the number of training steps and of audited images.
-        method: Training method, as in `holdfast presets`; erar_plus needs no search of second order.
+        method: Training method, as in `holdfast presets`. The default, erar_plus, is comparatively cheap: its search does
+            not differentiate the maps.
         maps: Explanation to harden: ig, gradient, input-x-gradient, smoothgrad or gradcam. All but ig need a method
             that takes a map, as erar_plus does.
         layer: Layer of gradcam, by the name of a module of the network or its end; by default the last layer with
-            spatial features that nothing bypasses.
+            spatial features that no skip connection or other branch bypasses.
         eps: Largest change per pixel, as a number or a fraction; pixels are in [0, 1].
         max_accuracy_drop: Largest loss of accuracy on held-out images, in points.
         resume: Continue the run in the output folder; the result equals that of an uninterrupted run.

@@ -35,7 +35,7 @@ def train(
     Usage examples:
         holdfast train digits/erar                                    # about a minute, no download
         holdfast train mnist/erar:cpu --train.steps 500 --out runs/a  # another tier, one setting changed
-        holdfast train mnist/madry --method.settings.eps 0.2 --seed 1
+        holdfast train mnist/madry:cpu --method.settings.eps 0.2 --seed 1
         holdfast train mnist/erar:cpu --init w.safetensors            # fine-tune a trained network
         # your own network, weights and images; a fifth of the images is held out for testing
         holdfast train gtsrb/erar:cpu --model package.module:build --model-args width=2 --init w.pt \\
@@ -43,15 +43,18 @@ def train(
         holdfast train gtsrb/erar:cpu --model timm:resnet18 --data images/ --data.options.size 64
         holdfast train --config runs/a/config.toml --out runs/b       # repeat a run
         holdfast train --out runs/a --resume                          # resume after Ctrl-C or a crash
-        torchrun --nproc-per-node 2 -m holdfast train mnist/erar      # several processes or GPUs
+        torchrun --nproc-per-node 2 -m holdfast train mnist/erar      # full setting of the paper; several processes or GPUs
 
-    Any key of the config can be set with --section.key VALUE; the value `none` removes a key. With
-    --method.settings.eps, step sizes and the radius of the evaluation scale, unless they are set as well. The sections
-    are data, model (with model.options), method (with method.settings), train (with train.schedule) and evaluate (with
-    evaluate.pgd, evaluate.ifia and evaluate.ensemble). `holdfast presets show NAME` prints all keys of a preset.
+    Any key of the config can be set with --section.key VALUE; the value `none` removes a key. If you change
+    --method.settings.eps, the step sizes and the radius of the evaluation are scaled by the same factor, unless you set
+    them, too. The sections are data, model (with model.options), method (with method.settings), train (with
+    train.schedule) and evaluate (with evaluate.pgd, evaluate.ifia and evaluate.ensemble). `holdfast presets show NAME`
+    prints all keys of a preset.
 
     Args:
-        preset: Preset to train: dataset/method[:tier], as listed by `holdfast presets`.
+        preset: Preset to train: dataset/method[:tier], as listed by `holdfast presets`. Without a tier, the first that
+            exists of paper, released-code, rar-config and cpu: mnist/erar is the full setting of the paper,
+            mnist/erar:cpu the short version for two cores.
         config: Config file to use instead of a preset; with `base = "dataset/method:tier"` it holds only the changes.
         out: Run directory; by default runs/<dataset>/<method>[-seedN], or runs/<tier>/... if the tier is not cpu. With
             --data or --model, <dataset> is the name of that data or network.
