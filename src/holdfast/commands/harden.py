@@ -69,8 +69,8 @@ def harden(
             default those of the run directory, or those that the function creates.
         out: Output folder for weights, report.html and both audits.
         minutes: Time for everything: it decides on the number of training steps and of audited images.
-        method: Training method, as in `holdfast presets`. The default, erar_plus, is comparatively cheap: its search does
-            not differentiate the maps.
+        method: Training method, as in `holdfast presets`. The default, erar_plus, is comparatively cheap: its search
+            does not differentiate the maps.
         maps: Explanation to harden: ig, gradient, input-x-gradient, smoothgrad or gradcam. All but ig need a method
             that takes a map, as erar_plus does.
         layer: Layer of gradcam, by the name of a module of the network or its end; by default the last layer with

@@ -43,7 +43,7 @@ def train(
         holdfast train gtsrb/erar:cpu --model timm:resnet18 --data images/ --data.options.size 64
         holdfast train --config runs/a/config.toml --out runs/b       # repeat a run
         holdfast train --out runs/a --resume                          # resume after Ctrl-C or a crash
-        torchrun --nproc-per-node 2 -m holdfast train mnist/erar      # full setting of the paper; several processes or GPUs
+        torchrun --nproc-per-node 2 -m holdfast train mnist/erar      # full setting; several processes or GPUs
 
     Any key of the config can be set with --section.key VALUE; the value `none` removes a key. If you change
     --method.settings.eps, the step sizes and the radius of the evaluation are scaled by the same factor, unless you set
