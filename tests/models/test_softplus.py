@@ -72,11 +72,14 @@ def test_run_and_load(tmp_path: Path) -> None:
         put_weights(build_model(plain, seed=0), tmp_path / "run")
 
 
-def test_training_goes_on_from_a_relu_network(tmp_path: Path) -> None:
+@pytest.mark.parametrize("normalised", [[], [("model.mean", "0.5"), ("model.std", "0.25")]])
+def test_training_goes_on_from_a_relu_network(tmp_path: Path, normalised: list[tuple[str, str]]) -> None:
     """The softplus rows of the tables start from the Madry network of the table, which has ReLUs."""
-    run_training(make_config("digits/natural", overrides=[("train.steps", "2")]), tmp_path / "relu", progress=False)
-    start = prepare(make_config("digits/lga"), start=tmp_path / "relu").model
+    natural = make_config("digits/natural", overrides=[("train.steps", "2"), *normalised])
+    run_training(natural, tmp_path / "relu", progress=False)
+    start = prepare(make_config("digits/lga", overrides=normalised), start=tmp_path / "relu").model
     assert isinstance(start.net, SoftplusNetwork)
     assert float(start.net.beta) == 3.0
-    expected = hf.load(tmp_path / "relu").net.state_dict()
-    torch.testing.assert_close(dict(start.net.net.state_dict()), dict(expected))
+    trained = hf.load(tmp_path / "relu")
+    torch.testing.assert_close(dict(start.net.net.state_dict()), dict(trained.net.state_dict()))
+    assert start.mean is None or torch.equal(start.mean, trained.mean)

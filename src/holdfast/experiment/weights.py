@@ -5,6 +5,8 @@ Weights are read as safetensors or with `torch.load(weights_only=True)`; a file 
 
 from pathlib import Path
 
+from torch import nn
+
 from holdfast.errors import DataError, expected
 from holdfast.experiment.layout import WEIGHTS
 from holdfast.models import Classifier, SoftplusNetwork
@@ -20,11 +22,19 @@ def put_weights(model: Classifier, path: Path, key: str | None = None) -> tuple[
     """
     file = path / WEIGHTS if path.is_dir() else path
     found = read_weights_file(file, key)
-    inner = (model.net.net,) if isinstance(model.net, SoftplusNetwork) else ()
-    fit_weights((model, model.net, *inner), found.tensors, file.name)
+    fit_weights((model, model.net, *_relu_networks(model)), found.tensors, file.name)
     kinds = {str(value.dtype).removeprefix("torch.") for value in found.tensors.values() if value.is_floating_point()}
     other = ", ".join(sorted(kinds - {"float32"}))
     return (*found.notes, *([f"the weights are stored in {other}; holdfast computes in float32"] if other else []))
+
+
+def _relu_networks(model: Classifier) -> tuple[nn.Module, ...]:
+    """The ReLU network of a softplus one, alone and with the normalisation; both share the tensors of `model`."""
+    if not isinstance(model.net, SoftplusNetwork):
+        return ()
+    whole = Classifier(model.net.net)
+    whole.mean, whole.std = model.mean, model.std
+    return model.net.net, whole
 
 
 def read_weights_file(file: Path, key: str | None = None) -> FoundWeights:
