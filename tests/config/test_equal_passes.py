@@ -27,6 +27,7 @@ WITH_SMALL_CNN = ("madry-first-layer", "erar_plus-first-layer", *(f"erar-{name}"
     [
         *((name, row) for name in EQUAL for row in ROWS),
         *((name, row) for name in ("mnist", "fashion-mnist") for row in WITH_SMALL_CNN),
+        *(("gtsrb", row) for row in ("adv_aat", "lga")),
         *(("flower17", f"erar-{name}") for name in ABLATIONS),
         *((name, row) for name in WIDE for row in WIDE_ROWS),
     ],
