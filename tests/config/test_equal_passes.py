@@ -16,7 +16,7 @@ EQUAL = {
     "flower17": (64_700, (3, 32, 32), 17),
 }
 WIDE_ROWS = ("madry-continued", "trades", "art", "erar", "erar_plus")
-WIDE = {"gtsrb-wrn": (150_000, (3, 32, 32), 43), "flower17-wrn": (60_000, (3, 64, 64), 17)}
+WIDE = {"gtsrb-wrn": (100_000, (3, 32, 32), 43), "flower17-wrn": (40_000, (3, 64, 64), 17)}
 ABLATIONS = ("cacr-only", "wacr-only", "1-0.7", "0.7-1", "no-nca", "no-base", "scale-100", "cacr-only-scale-100")
 RIVALS = ("lga", "r2et", "adv_aat", "curvature", "natural-softplus", "natural-weight-decay", "natural-small-batches")
 WITH_SMALL_CNN = ("madry-first-layer", "erar_plus-first-layer", *(f"erar-{name}" for name in ABLATIONS), *RIVALS)
