@@ -107,6 +107,7 @@ def test_halving_counts_the_inversions_of_permutations(rows: int, entries: int, 
     )
 
 
+WITH_PLACES = {"center_shift", "lens_recall", "lens_precision", "ssim"}
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 # signs, both zeros, neighbours of zero, the ends of every type, and what has no ranking
 SPECIAL = [0.0, -0.0, 1e-45, -1e-45, 1.0, -1.0, 3e38, -3e38, math.inf, -math.inf, math.nan]
@@ -227,15 +228,20 @@ def test_shapes_must_agree() -> None:
         metrics.kendall_tau(torch.rand(1, 6), torch.rand(1, 5))
     with pytest.raises(InputError, match=r"\[B, H, W\]"):
         metrics.center_shift(torch.rand(2, 3, 4, 4), torch.rand(2, 3, 4, 4))
-    with pytest.raises(InputError, match=r"maps \[H, W\]"):
+    with pytest.raises(InputError, match=r"passed as map\[None\]"):
         metrics.kendall_tau(torch.rand(6), torch.rand(6))
 
 
 @pytest.mark.parametrize("name", list(METRICS))
-def test_two_dimensions_are_one_map(name: str) -> None:
-    a, b = torch.rand(5, 7), torch.rand(5, 7)
-    torch.testing.assert_close(METRICS[name](a, b, k=4), METRICS[name](a[None], b[None], k=4), rtol=0, atol=0)
-    assert METRICS[name](a, b, k=4).shape == (1,)
+def test_two_dimensions_are_a_batch_of_flattened_maps(name: str) -> None:
+    a, b = torch.rand(2, 3, 5, 7)
+    if name in WITH_PLACES:
+        with pytest.raises(InputError, match=r"maps \[B, H, W\].*passed as map\[None\]"):
+            METRICS[name](a.flatten(1), b.flatten(1), k=4)
+    else:
+        found = METRICS[name](a.flatten(1), b.flatten(1), k=4)
+        assert found.shape == (3,)
+        torch.testing.assert_close(found, METRICS[name](a, b, k=4), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", list(METRICS))
@@ -249,7 +255,7 @@ def test_numpy_arrays_are_accepted(name: str) -> None:
             assert torch.equal(METRICS[name](first, second, k=4), wanted)
         flipped = METRICS[name](a[:, ::-1], b[:, ::-1], k=4)  # negative strides
     assert torch.equal(flipped, METRICS[name](a[:, ::-1].copy(), b[:, ::-1].copy(), k=4))
-    assert METRICS[name](a[0], b[0], k=4).tolist() == wanted[:1].tolist()
+    assert METRICS[name](a[:1], b[:1], k=4).tolist() == wanted[:1].tolist()
 
 
 def test_what_is_no_map_is_refused() -> None:

@@ -107,7 +107,7 @@ def _rank_metrics(quick: bool) -> Iterator[Case]:
     )
     for batch, entries in ((8, 100),) if quick else ((256, 784), (32, 16384)):
         generator = torch.Generator().manual_seed(0)
-        a, b = (torch.randn(batch, 1, entries, generator=generator).clamp_min(0) for _ in range(2))
+        a, b = (torch.randn(batch, entries, generator=generator).clamp_min(0) for _ in range(2))
         for name, ours, peer, target in pairs:
             yield Case(
                 name=f"{name}, [{batch}, {entries}]",
@@ -121,7 +121,7 @@ def _rank_metrics(quick: bool) -> Iterator[Case]:
 
 
 def _row_by_row(peer: Callable[..., Any], a: Tensor, b: Tensor) -> Tensor:
-    return torch.tensor([peer(p, q).statistic for p, q in zip(a.flatten(1).numpy(), b.flatten(1).numpy(), strict=True)])
+    return torch.tensor([peer(p, q).statistic for p, q in zip(a.numpy(), b.numpy(), strict=True)])
 
 
 def _pgd_foolbox(quick: bool) -> Iterator[Case]:

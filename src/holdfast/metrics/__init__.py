@@ -1,9 +1,10 @@
 """Metrics that compare two maps: batched, on the tensors' device, one number per example.
 
-Each metric takes two batches of maps [B, H, W], as tensors or NumPy arrays, and returns a float64 tensor [B]. Two
-dimensions are one map [H, W] and give one number; flattened maps are [B, 1, P]. A map that is constant, or contains NaN
-or infinity, has no ranking: the rank metrics and top-k return NaN for it, never 1 or 0. The cosine and the centre
-shift return NaN for a map without mass. Count such maps with `isnan`.
+Each metric takes two batches of maps [B, H, W], as tensors or NumPy arrays, and returns a float64 tensor [B]. Metrics
+that do not need the places of the pixels also take flattened maps [B, P]. The first dimension is always the batch: a
+single map is passed as `map[None]`. A map that is constant, or contains NaN or infinity, has no ranking: the rank
+metrics and top-k return NaN for it, never 1 or 0. The cosine and the centre shift return NaN for a map without mass.
+Count such maps with `isnan`.
 
     top_k_intersection   |top_k(a) and top_k(b)| / k
     kendall_tau          Kendall's tau-b, ties included, O(P log P)

@@ -7,7 +7,7 @@ from holdfast.metrics.maps import spatial
 
 
 def center_shift(a: Tensor, b: Tensor) -> Tensor:
-    """Euclidean distance in pixels between the centres of mass of two maps [B, H, W] or [H, W].
+    """Euclidean distance in pixels between the centres of mass of two maps [B, H, W].
 
     >>> center_shift(torch.tensor([[[1.0, 0.0], [0.0, 0.0]]]), torch.tensor([[[0.0, 0.0], [0.0, 2.0]]]))
     tensor([1.4142], dtype=torch.float64)

@@ -9,21 +9,23 @@ from torch import Tensor
 from holdfast.engine.ops import flatten, per_example
 from holdfast.errors import expected
 
+ONE_MAP = "a single map is passed as map[None]"
+
 
 def as_maps(a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    """Two batches of maps of the same shape [B, ...]: tensors, or NumPy arrays, which are converted.
+    """Two batches of maps [B, ...] of the same shape: tensors, or NumPy arrays, which are converted.
 
-    Two dimensions are one map [H, W] and become a batch of one. A batch of flattened maps is [B, 1, P].
+    The first dimension is always the batch, so two dimensions are flattened maps [B, P].
 
     >>> [list(m.shape) for m in as_maps(np.eye(3), torch.eye(3))]
-    [[1, 3, 3], [1, 3, 3]]
+    [[3, 3], [3, 3]]
     """
     device = next((m.device for m in (a, b) if isinstance(m, Tensor)), None)
     a, b = (m.detach() if isinstance(m, Tensor) else _from_array(m, device) for m in (a, b))
     if a.shape != b.shape or a.dim() < 2:
         got = f"{list(a.shape)} and {list(b.shape)}"
-        raise expected("two maps [H, W] or two batches of maps [B, H, W], of the same shape", got=got)
-    return (a[None], b[None]) if a.dim() == 2 else (a, b)
+        raise expected("two batches of maps [B, H, W] or [B, P] of the same shape", got=got, fix=ONE_MAP)
+    return a, b
 
 
 def _from_array(values: Any, device: torch.device | None) -> Tensor:
@@ -34,7 +36,7 @@ def _from_array(values: Any, device: torch.device | None) -> Tensor:
 
 
 def same_shape(a: Any, b: Any) -> tuple[Tensor, Tensor]:
-    """Two maps or two batches of maps of the same shape, flattened to [B, P]."""
+    """Two batches of maps of the same shape, flattened to [B, P]."""
     a, b = as_maps(a, b)
     return flatten(a), flatten(b)
 
@@ -43,7 +45,9 @@ def spatial(a: Any, b: Any) -> tuple[Tensor, Tensor]:
     """Two batches of maps [B, H, W] of the same shape, for metrics that need to know where a pixel is."""
     a, b = as_maps(a, b)
     if a.dim() != 3:
-        raise expected("maps [B, H, W] or [H, W]", got=list(a.shape))
+        raise expected(
+            "maps [B, H, W], since the metric needs the places of the pixels", got=list(a.shape), fix=ONE_MAP
+        )
     return a, b
 
 
