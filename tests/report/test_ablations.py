@@ -47,6 +47,36 @@ def test_every_variant_is_compared_with_the_method_it_changes_under_both_attacks
     assert weak[3].value == len(moved)
 
 
+def test_only_runs_with_the_same_seed_tier_and_network_are_compared(tmp_path: Path) -> None:
+    full = {"method": "erar", "preset": "mnist/erar:cpu", "network": "paper-cnn"}
+    variant = {"method": "erar-no-base", "preset": "mnist/erar-no-base:cpu", "network": "paper-cnn"}
+    made = {
+        "full": full,
+        "full-again": full,
+        "full-1": full | {"seed": 1},
+        "like": variant,
+        "like-1": variant | {"seed": 1},
+        "other-seed": variant | {"seed": 2},
+        "other-tier": variant | {"preset": "mnist/erar-no-base:paper"},
+        "other-network": variant | {"network": "wrn-16-2"},
+    }
+    runs = [write_run(tmp_path / name, attacks=ATTACKS, log=False, **known) for name, known in made.items()]
+    views = {view.run.name: view for view in view_runs([read_run(run) for run in runs])}
+    table = ablation_table(list(views.values()))
+    pairs = dict.fromkeys(tuple(cell.value for cell in row[:2]) for row in table.rows)
+    assert list(pairs) == [(views[a].label, views[b].label) for a, b in (("like", "full"), ("like-1", "full-1"))]
+    alone = ", ".join(views[name].label for name in ("other-seed", "other-tier", "other-network"))
+    assert f"Without a run to compare with: {alone}." in table.notes
+
+
+def test_a_run_without_one_of_the_attacks_is_named(tmp_path: Path) -> None:
+    made = {"erar": ATTACKS, "erar-cacr-only": ATTACKS, "erar-no-base": ("ifia-topk", "random")}
+    runs = [write_run(tmp_path / m, method=m, attacks=attacks, log=False) for m, attacks in made.items()]
+    table = ablation_table(view_runs([read_run(run) for run in runs]))
+    assert [row[2].value for row in table.rows if row[0].value == "erar-no-base"] == ["ifia-topk"]
+    assert "Not measured with strongest: erar-no-base." in table.notes
+
+
 def _kept(row: object) -> float:
     score = row.score("top_k")  # type: ignore[attr-defined]
     return 1.0 if score is None else score

@@ -116,6 +116,27 @@ def test_the_worst_table_names_the_run_it_compares_with(tmp_path: Path) -> None:
     assert table.columns[-2].title == "madry minus this row: Top-k (points)"
 
 
+def test_an_attack_that_one_run_has_alone_does_not_count_as_worst(tmp_path: Path) -> None:
+    common = ("ifia-topk", "strongest", "random")
+    made = {"natural": common, "madry": common[::2], "erar_plus": (*common, "universal")}
+    runs = [write_run(tmp_path / m, method=m, attacks=attacks, log=False) for m, attacks in made.items()]
+    table = worst_table(view_runs([read_run(run) for run in runs]))
+    assert [row[0].value for row in table.rows] == ["natural", "erar_plus"]
+    assert table.notes[0].startswith("Worst value over ifia-topk, strongest for")
+    assert table.notes[-1] == "Not measured with strongest: madry."
+
+
+def test_ablations_are_not_compared_with_the_last_of_them(tmp_path: Path) -> None:
+    attacks = ("ifia-topk", "strongest", "random")
+    made = ("erar", "erar-cacr-only", "erar-no-base")
+    runs = [write_run(tmp_path / m, method=m, attacks=attacks, log=False) for m in made]
+    views = view_runs([read_run(run) for run in runs])
+    assert not paired_table(views).rows
+    worst = worst_table(views)
+    assert len(worst.rows) == 3
+    assert not any("minus this row" in text for text in (*worst.notes, *(column.title for column in worst.columns)))
+
+
 def test_one_attack_has_no_worst(group: tuple[RunView, ...]) -> None:
     assert {name for view in group for name in view.attacks} == {"ifia-topk", "random"}
     assert not worst_table(group).rows

@@ -8,7 +8,7 @@ from holdfast.metrics.registry import METRICS
 from holdfast.report.compare import differences_of
 from holdfast.report.more_tables import COMPARED_WITH, PAIRS, difference_cells, difference_columns
 from holdfast.report.tables import ATTACK, METHOD, Cell, Column, Table, paper_of
-from holdfast.report.view import RunView, decisive_attack
+from holdfast.report.view import RunView, decisive_attack, is_ablation, without_attack
 from holdfast.runs import Difference
 from holdfast.runs.names import REFERENCE
 
@@ -19,9 +19,11 @@ _TOLD = Column(key="told_from_zero", title="Told from zero", unit="text")
 def ablation_table(views: Sequence[RunView]) -> Table:
     """Variant minus the method it changes on the same images, under the reference attack and the one that decides."""
     attacks = [name for name in dict.fromkeys((REFERENCE, decisive_attack(views))) if name]
-    by_method = {(view.method, *_like(view)): view for view in views}
-    bases = {view.label: by_method.get((_base(view.method), *_like(view))) for view in views}
-    pairs = [(view, base) for view in views if view.method.startswith(f"{FULL}-") and (base := bases[view.label])]
+    by_method = {(view.method, *_like(view)): view for view in reversed(views)}  # the first of several equal ones
+    variants = [view for view in views if is_ablation(view.method)]
+    bases = [by_method.get((_base(view.method), *_like(view))) for view in variants]
+    pairs = [(view, base) for view, base in zip(variants, bases, strict=True) if base]
+    alone = [view.label for view, base in zip(variants, bases, strict=True) if not base]
     columns, rows = difference_columns(views), []
     for (variant, base), attack in itertools.product(pairs, attacks):
         found = differences_of(base.run.rows_of(attack), variant.run.rows_of(attack))
@@ -39,10 +41,13 @@ def ablation_table(views: Sequence[RunView]) -> Table:
         columns=(METHOD, COMPARED_WITH, ATTACK, PAIRS, *columns, _TOLD),
         rows=tuple(rows),
         notes=(
-            "Mean of method minus compared method [95 % interval] over the same images, for runs with the same "
-            "seed, tier and network. Paper: its median of the variant minus its median of ERAR, from single runs.",
+            "Mean of method minus compared method [95 % interval] over the images that both predict correctly, for "
+            "runs with the same seed, tier and network. Paper: its median of the variant minus its median of ERAR, "
+            "from single runs.",
             "Told from zero: the metrics whose interval excludes zero. The interval contains the chance of the images, "
             "not that of training.",
+            *([f"Without a run to compare with: {', '.join(alone)}."] if alone else ()),
+            *filter(None, (without_attack([view for pair in pairs for view in pair], attack) for attack in attacks)),
         ),
     )
 

@@ -6,9 +6,8 @@ from dataclasses import replace
 from holdfast.report.compare import differences_of
 from holdfast.report.document import Document
 from holdfast.report.tables import ATTACK, COUNT, METHOD, Cell, Column, Table, measured, metric_columns, ordered
-from holdfast.report.view import RunView, decisive_attack, without_attack
+from holdfast.report.view import RunView, common_attacks, decisive_attack, is_ablation, without_attack
 from holdfast.runs import Difference, describe, metric_values, worst_rows
-from holdfast.runs.names import is_control, map_of
 
 OURS = "erar_plus"
 PAPER_PASSES = {"mnist": 90_000 * 50 * (40 * 10 * 4 + 500), "fashion-mnist": 100_000 * 32 * (20 * 10 * 4 + 500)}
@@ -89,14 +88,14 @@ def paired_table(views: Sequence[RunView]) -> Table:
 
 
 def worst_table(views: Sequence[RunView]) -> Table:
-    """Worst case over all attacks, per image and metric."""
-    attacks = sorted({name for view in views for name in view.attacks if not (is_control(name) or map_of(name))})
+    """Worst case over the attacks that most runs have, per image and metric."""
+    attacks = common_attacks(views)
     worst = {view.label: worst_rows(view.run.examples.rows, attacks) for view in views}
     evaluated = [view for view in views if worst[view.label] and len(attacks) > 1]
     ours = {view.label: our for view, our in _pairs(evaluated)}
     method = next((our.method for our in ours.values()), OURS)
     first, *others = difference_columns(views)
-    difference = (replace(first, title=f"{method} minus this row: {first.title}"), *others)
+    difference = (replace(first, title=f"{method} minus this row: {first.title}"), *others) if ours else ()
     measured_columns = metric_columns(views)
     rows = []
     for view in evaluated:
@@ -118,7 +117,8 @@ def worst_table(views: Sequence[RunView]) -> Table:
         rows=tuple(rows),
         notes=(
             f"Worst value over {', '.join(attacks)} for each image and metric. Median [95 % interval].",
-            f"{method} minus this row: mean paired difference over the same images, between runs with the same seed.",
+            *[f"{method} minus this row: mean paired difference over the same images, within a seed."][: len(ours)],
+            *filter(None, (without_attack(views, attack) for attack in attacks)),
         ),
     )
 
@@ -175,8 +175,13 @@ def checks_table(views: Sequence[RunView]) -> Table:
 
 
 def _pairs(views: Sequence[RunView]) -> list[tuple[RunView, RunView]]:
-    """Pairs (other run, our run with the same seed, else our first run); without our method, the last run is ours."""
+    """Pairs (other run, our run with the same seed, else our first run); without our method, the last run is ours.
+
+    There are no pairs where the last run is an ablation: `ablation_table` compares those.
+    """
     ours = [view for view in views if view.method == OURS] or list(views[-1:])
+    if ours and is_ablation(ours[0].method):
+        return []
     others = [view for view in views if view not in ours]
     return [(view, next((our for our in ours if our.seed == view.seed), ours[0])) for view in others]
 

@@ -12,7 +12,7 @@ from holdfast.runs import Run, RunInfo, add_verdict, summarise
 from holdfast.runs.bootstrap import Interval
 from holdfast.runs.budget import Budget
 from holdfast.runs.controls import AGREEMENT, CONTROL_MAPS
-from holdfast.runs.names import DECISIVE, HEADLINES, is_control
+from holdfast.runs.names import DECISIVE, HEADLINES, is_control, map_of
 from holdfast.storage.json_files import plain
 
 _METHODS = ("natural", "madry", "trades", "ig-norm", "rar", "ig-sum-norm", "art", "igr", "erar")
@@ -122,6 +122,20 @@ def decisive_attack(views: Sequence[RunView]) -> str:
     having = {name: sum(name in attacks for attacks in evaluated) for name in DECISIVE}
     fewest = min(len(evaluated), max(2, len(evaluated) // 2 + 1))
     return next((name for name in DECISIVE if having[name] and having[name] >= fewest), headline_attack(views))
+
+
+def is_ablation(method: str) -> bool:
+    """Whether a method is an ablation of ERAR, such as `erar-no-base`."""
+    return method.startswith("erar-")
+
+
+def common_attacks(views: Sequence[RunView]) -> list[str]:
+    """The attacks on the first map, without controls, that most of the evaluated runs have."""
+    evaluated = [view.attacks for view in views if view.attacks]
+    names = dict.fromkeys(name for attacks in evaluated for name in attacks)
+    having = {name: sum(name in attacks for attacks in evaluated) for name in names}
+    most = [name for name, runs in having.items() if 2 * runs > len(evaluated)]
+    return sorted(name for name in most if not (is_control(name) or map_of(name)))
 
 
 def without_attack(views: Sequence[RunView], attack: str) -> str:
