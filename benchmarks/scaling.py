@@ -11,6 +11,7 @@ import argparse
 from pathlib import Path
 
 from holdfast.bench.scaling import RunCost, TableCost, run_cost, table_cost
+from holdfast.errors import InputError
 from holdfast.experiment.tables import TABLES
 from holdfast.runs import read_json
 
@@ -75,7 +76,14 @@ def main() -> None:
     if options.check is not None:
         print_check(options.check)
         return
-    tables = [table_cost(name, options.tier) for name in options.tables]
+    tables, absent = [], []
+    for name in options.tables:
+        try:
+            tables.append(table_cost(name, options.tier))
+        except InputError:
+            absent.append(name)
+    if absent:
+        print(f"no presets of tier {options.tier}: {', '.join(absent)}")
     print(f"tier {options.tier}, one seed, assumed: {options.rate:g} TFLOP/s per GPU\n")
     print_tables(tables, options.rate)
     print()

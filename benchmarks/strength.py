@@ -2,7 +2,7 @@
 
     python benchmarks/strength.py results/mnist/madry results/gtsrb/madry --limit 100
     python benchmarks/strength.py results/mnist/madry --leave-one-out --limit 24
-    python benchmarks/strength.py results/mnist/* --no-old --score centred-logit --seed 45
+    python benchmarks/strength.py results/mnist/{madry,trades,erar_plus} --no-old --score centred-logit --seed 45
 
 Both attacks explain the true logit unless `--score` says otherwise, on the same test images, drawn with a seed that no
 published table uses. Each line of the output is appended to benchmarks/strength.jsonl.

@@ -116,6 +116,17 @@ def test_every_table_has_a_cost(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(cost.runs) >= len(table.datasets) * 2
 
 
+def test_the_script_names_tables_without_the_tier(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = Path(__file__).parents[2]
+    monkeypatch.setattr(sys, "argv", ["scaling.py", "gtsrb-wrn", "spearman", "--tier", "released-code"])
+    runpy.run_path(str(root / "benchmarks" / "scaling.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert "no presets of tier released-code: gtsrb-wrn, spearman" in printed
+    assert "| gtsrb-wrn" not in printed
+
+
 def test_the_script_prints_the_columns_of_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
     root = Path(__file__).parents[2]
     script = runpy.run_path(str(root / "benchmarks" / "scaling.py"))

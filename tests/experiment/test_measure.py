@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-import torch
 from tests.trained import trained
 
 import holdfast as hf
@@ -12,7 +11,8 @@ from holdfast.config import config_text, make_config, preset_names
 from holdfast.evaluation.protocol import tensors
 from holdfast.evaluation.quality import map_quality
 from holdfast.experiment.jobs import Job
-from holdfast.experiment.measure import MeasureOptions, attack_names, measure, protocol_of, quality, quality_attack
+from holdfast.experiment.measure import MeasureOptions, attack_names, measure, protocol_of, quality_job
+from holdfast.experiment.quality import quality_attack
 from holdfast.experiment.run import run_training
 from holdfast.runs.names import control_of
 
@@ -67,8 +67,9 @@ def test_quality_is_that_of_the_decisive_attack_on_its_images() -> None:
     overrides = [(f"evaluate.{key}", str(value)) for key, value in changes.items()]
     config, options = make_config("digits/natural", overrides=overrides), MeasureOptions(limit=8)
     model, data, told = trained("digits-cnn", 8), hf.data.load("digits", split="test"), []
-    protocol, cpu = protocol_of(config, options), torch.device("cpu")
-    found = quality(model, protocol, config, options, data, cpu, lambda what, *counts: told.append(counts))
+    protocol = protocol_of(config, options)
+    job = quality_job(model, data, protocol, config)
+    found = job.run(lambda what, *counts: told.append(counts))
     attack = protocol.attacks["strongest"]
     part = data.stratified(8, seed=0).stratified(3, seed=0)
     x, y, keys = tensors(part, 0, None)

@@ -75,7 +75,8 @@ def test_run_and_load(tmp_path: Path) -> None:
 @pytest.mark.parametrize("normalised", [[], [("model.mean", "0.5"), ("model.std", "0.25")]])
 def test_training_goes_on_from_a_relu_network(tmp_path: Path, normalised: list[tuple[str, str]]) -> None:
     """The softplus rows of the tables start from the Madry network of the table, which has ReLUs."""
-    natural = make_config("digits/natural", overrides=[("train.steps", "2"), *normalised])
+    fields = [(name, "0.3" if name == "model.mean" else value) for name, value in normalised]
+    natural = make_config("digits/natural", overrides=[("train.steps", "2"), *fields])
     run_training(natural, tmp_path / "relu", progress=False)
     start = prepare(make_config("digits/lga", overrides=normalised), start=tmp_path / "relu").model
     assert isinstance(start.net, SoftplusNetwork)

@@ -27,6 +27,7 @@ from holdfast.report.tables import (
     ordered,
     results_table,
 )
+from holdfast.report.view import Stat
 from holdfast.runs import read_run, write_json_atomic
 
 TOP_K = Column(key="top_k", title="Top-k", unit="percent")
@@ -173,10 +174,18 @@ def test_conventions_and_quality(views: tuple[RunView, ...]) -> None:
     assert "natural network | higher | [-1, 1] | 0.750 [0.700, 0.790] (paper 0.9826) |" in quality
     assert "| Insertion area |  |  | 0.550 | 0.600 |" in quality  # a measure that this version does not know
     assert "attacked maps are" not in quality  # older runs do not say which
+    assert "- Median [95 % interval] over the images, n = 130.\n" in quality  # no run has measured the attacked map
+    attacked = [with_attacked(view, n) for view, n in ((views[1], 7), (views[2], 9))]
+    assert "n = 130; under attack, n = 7 to 9.\n" in to_markdown(quality_table([*attacked, views[3]]))
     newer = [replace(view, quality_attack="strongest") for view in views]
     assert "- The maps and attacked maps are those of strongest.\n" in to_markdown(quality_table(newer))
     mixed = to_markdown(quality_table([views[1], *newer[2:4]]))
     assert "those of the first attack of the run (madry); strongest (ig\\_sum\\_norm, erar)." in mixed
+
+
+def with_attacked(view: RunView, n: int) -> RunView:
+    """The same run with a measure of the attacked map on `n` images."""
+    return replace(view, quality={**view.quality, "adv_insertion": Stat(median=0.5, n=n)})
 
 
 def test_the_quality_table_of_the_paper(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from holdfast.engine.passes import count_passes
 from holdfast.experiment.jobs import dependency_waves
 from holdfast.experiment.measure import MeasureOptions, attack_names, protocol_of
 from holdfast.experiment.networks import build_model
-from holdfast.experiment.tables import TABLES
+from holdfast.experiment.tables import OUR_TIER, TABLES
 from holdfast.recipes import METHODS
 from holdfast.rng import make_keys
 from holdfast.runs.names import ENSEMBLE, STRONGEST, TRUE_LOGIT
@@ -93,7 +93,7 @@ def longest_load(loads: Sequence[float], machines: int) -> float:
 def table_cost(name: str, tier: str = "paper") -> TableCost:
     """The cost of a table in a tier; a table that the paper does not have exists only in the tier cpu."""
     table = TABLES[name]
-    tier = tier if table.in_paper else "cpu"
+    tier = tier if table.in_paper else OUR_TIER
     waves = dependency_waves(table.jobs(Path("does-not-exist"), tier=tier))
     return TableCost(
         name=name,

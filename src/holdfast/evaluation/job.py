@@ -231,6 +231,7 @@ def _written(table: Examples | None) -> tuple[ExampleRow, ...]:
 
 
 def subset_of(dataset: Dataset, limit: int | None, seed: int) -> tuple[Dataset, str]:
+    """A stratified subset of `limit` images (None: all images), and the text that reports it; empty for all."""
     if limit is None or limit >= len(dataset):
         return dataset, ""
     chosen = dataset.stratified(limit, seed=seed)

@@ -1,31 +1,26 @@
 """Evaluate a trained run with the protocol of its config; results are written to the same run directory."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from holdfast.attacks import ExplanationAttack
 from holdfast.config import RunConfig, config_from_file
 from holdfast.data import Dataset
 from holdfast.errors import expected
 from holdfast.evaluation import Evaluation, EvaluationProtocol, evaluate
-from holdfast.evaluation.job import subset_of
 from holdfast.evaluation.protocol import OnProgress, tensors
-from holdfast.evaluation.quality import map_quality
 from holdfast.experiment.layout import CONFIG, PROVENANCE
 from holdfast.experiment.networks import load, run_config
+from holdfast.experiment.quality import QualityJob, quality_attack
 from holdfast.experiment.run import load_data
 from holdfast.models import Classifier
 from holdfast.models.foreign.registry import is_foreign
 from holdfast.recipes import AttackSettings, apgd_pair, make_attacks, pgd, universal
 from holdfast.recipes.protocols import AS_BEFORE, DEFAULT
-from holdfast.runs import RunInfo, describe
+from holdfast.runs import RunInfo
 from holdfast.runs.names import (
     CENTRED_CONTROL,
     STRONGEST,
@@ -33,12 +28,11 @@ from holdfast.runs.names import (
     UNIVERSAL,
     attack_of,
     control_of,
-    is_control,
     on_map,
 )
 from holdfast.runs.verdict import decisive
 from holdfast.storage.json_files import read_json, write_json_atomic
-from holdfast.training import Processes, joined, pick_device
+from holdfast.training import joined, pick_device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +93,10 @@ def measure(
             model, data, protocol, info=info, out=folder, device=where, on_progress=on_progress, again=options.again
         )
         if options.quality:
-            found = quality(model, protocol, config, options, data, where, on_progress, processes, done.perturbed)
-            judged = {"quality": found, "quality_attack": quality_attack(protocol)}
+            job = quality_job(model, data, protocol, config)
+            natural = None if options.natural is None else _network(options.natural, options).to(where)
+            job = replace(job, natural=natural, perturbed=done.perturbed, device=where, processes=processes)
+            judged = {"quality": job.run(on_progress), "quality_attack": quality_attack(protocol)}
         if not judged.get("quality"):
             return done
         summary = done.summary | judged
@@ -217,90 +213,7 @@ def _quality_before(folder: Path) -> dict[str, Any]:
     return {key: before[key] for key in ("quality", "quality_attack") if key in before}
 
 
-def quality_attack(protocol: EvaluationProtocol) -> str:
-    """The attack of the attacked maps: the one that decides comparisons; empty if there is only noise."""
-    name = decisive(protocol.attacks)
-    return "" if is_control(name) else name
-
-
-def quality(
-    model: Classifier,
-    protocol: EvaluationProtocol,
-    config: RunConfig,
-    options: MeasureOptions,
-    data: Dataset,
-    device: torch.device,
-    on_progress: OnProgress | None = None,
-    processes: Processes | None = None,
-    perturbed: Mapping[int, Tensor] | None = None,
-) -> dict[str, Any]:
-    """Medians with intervals of the quality measures, on the same images as the attacks.
-
-    The maps are those of the attack that decides comparisons (`quality_attack`), the strongest if the protocol has it;
-    those that are compared with the natural network explain the true logit, as in the paper. Images of the attack that
-    are not in `perturbed` by id are made once more: its result depends only on the example, so these are the images of
-    the rows, which may be fewer than the others. Several processes share the batches.
-    """
-    who, seed = processes or Processes(), config.seed
-    part, _ = subset_of(data, protocol.limit, seed)
+def quality_job(model: Classifier, data: Dataset, protocol: EvaluationProtocol, config: RunConfig) -> QualityJob:
+    """The job that measures the quality of a run's maps; the natural network is compared by the map of the config."""
     paper_map = replace(_settings(config), map=map_names(config)[0]).explained()
-    attack = protocol.attacks.get(quality_attack(protocol))
-    known = perturbed or {}
-    natural = None if options.natural is None else _network(options.natural, options).to(device)
-
-    def of_batch(batch: _Batch | None) -> dict[str, list[float]]:
-        if batch is None:
-            return {}
-        chosen = part.subset(batch.rows)
-        x, y, keys = tensors(chosen, seed, device)
-        images = [known[i] for i in chosen.ids.tolist() if i in known]
-        one = map_quality(
-            model,
-            x,
-            y,
-            paper_map if attack is None else attack.attribution,
-            keys=keys,
-            attack=attack if batch.attacked else None,
-            x_adv=torch.stack(images).to(x) if batch.attacked and len(images) == len(x) else None,
-            ball=None if attack is None else attack.ball,
-            natural=natural,
-            natural_map=paper_map,
-            seed=seed,
-        )
-        return {name: values.double().tolist() for name, values in one.measured().items()}
-
-    found: dict[str, list[float]] = {}
-    done, few = 0, protocol.limits.get(quality_attack(protocol))
-    for mine, dealt in who.rounds(_batches(part, few, config)):
-        for one in who.each(partial(of_batch, mine)):
-            for name, values in one.items():
-                found.setdefault(name, []).extend(values)
-        done += sum(len(batch.rows) for batch in dealt)
-        if on_progress is not None:
-            on_progress("quality", done, len(part))
-    return {name: describe(_finite(values)) for name, values in found.items()}
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """Positions of images, and whether the attack runs on them."""
-
-    rows: list[int]
-    attacked: bool
-
-
-def _batches(part: Dataset, few: int | None, config: RunConfig) -> list[_Batch]:
-    """Batches of the `few` images that are attacked (by default all), then of the others."""
-    chosen = set(subset_of(part, few, config.seed)[0].ids.tolist())
-    ids, size = part.ids.tolist(), config.evaluate.batch_size
-    groups = {attacked: [at for at, i in enumerate(ids) if (i in chosen) == attacked] for attacked in (True, False)}
-    return [
-        _Batch(rows[start : start + size], attacked)
-        for attacked, rows in groups.items()
-        for start in range(0, len(rows), size)
-    ]
-
-
-def _finite(values: list[float]) -> Any:
-    found = np.asarray(values, dtype=np.float64)
-    return found[np.isfinite(found)]
+    return QualityJob(model=model, data=data, protocol=protocol, paper_map=paper_map)

@@ -19,6 +19,7 @@ RIVALS = ("lga", "r2et", "adv_aat", "curvature")  # published since the paper
 BEST_RIVALS = ("adv_aat", "lga")  # under the strongest attack on Fashion-MNIST
 NULL = ("natural-softplus", "natural-weight-decay", "natural-small-batches")  # what training without an attack reaches
 WIDE = ("natural", "madry", "madry-continued", "art", "erar", "erar_plus")
+OUR_TIER = "cpu"
 GREY_AND_FLOWER = ("mnist", "fashion-mnist", "flower17")
 
 
@@ -43,6 +44,8 @@ class PaperTable:
         options: Mapping[str, Any] | None = None,
     ) -> list[Job]:
         """The jobs of this table: one per dataset, method and seed, each in its own folder under `out`."""
+        if not self.in_paper and tier != OUR_TIER:
+            raise expected(f"tier {OUR_TIER}, the only one of a table that is not in the paper", got=tier)
         available = set(preset_names())
         others = [m for m in methods if m not in self.methods]  # any method with a preset can be added to the table
         unknown = [m for m in others if not any(f"{dataset}/{m}:{tier}" in available for dataset in self.datasets)]
@@ -59,7 +62,8 @@ class PaperTable:
         runnable = [job for job in found if job.preset in available]
         if not runnable or (methods and len(runnable) < len(found)):
             missing = next(job.preset for job in found if job.preset not in available)
-            tiers = sorted({p.partition(":")[2] for p in available if p.split("/")[0] in self.datasets})
+            wanted = {f"{dataset}/{method}" for dataset in self.datasets for method in chosen}
+            tiers = sorted({tier for name, _, tier in (p.partition(":") for p in available) if name in wanted})
             raise expected(f"a tier from {', '.join(tiers)} that has these methods", got=f"{tier} without {missing}")
         return runnable
 

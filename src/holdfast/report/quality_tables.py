@@ -23,6 +23,7 @@ from holdfast.runs.quality import QUALITY
 MAP = Column(key="map", title="Map", unit="text")
 SIMILARITY = Column(key=AGREEMENT, title="Spearman with the network's map", unit="number")
 NATURAL = "natural_spearman"
+ATTACKED = "adv_insertion"
 _DATASET = (Column(key="dataset", title="Dataset", unit="text"), Column(key="n", title="Images", unit="text"))
 _READING = (
     Column(key="measure", title="Measure", unit="text"),
@@ -34,7 +35,6 @@ _READING = (
 def quality_table(views: Sequence[RunView]) -> Table:
     """Quality of the maps of one dataset, one row per measure and one column per run; empty if none was measured."""
     judged = [view for view in views if view.quality]
-    attacked = _counts(judged, ("adv_insertion",))
     present = {key for view in judged for key in view.quality}
     keys = [*(key for key in QUALITY if key in present), *sorted(present - set(QUALITY))]
     columns = (*_READING, *(Column(key=view.label, title=view.label, unit="number") for view in judged))
@@ -51,12 +51,7 @@ def quality_table(views: Sequence[RunView]) -> Table:
         title="Quality of the maps",
         columns=columns,
         rows=tuple(rows),
-        notes=(
-            f"Median [95 % interval] over the images, n = {_counts(judged, keys)}; under attack, n = {attacked}.",
-            *notes,
-        )
-        if rows
-        else (),
+        notes=(_images(judged, keys), *notes) if rows else (),
     )
 
 
@@ -120,6 +115,13 @@ def _attacks(views: Sequence[RunView]) -> list[str]:
         return []
     said = next(iter(runs)) if len(runs) == 1 else "; ".join(f"{name} ({', '.join(of)})" for name, of in runs.items())
     return [f"The maps and attacked maps are those of {said}."]
+
+
+def _images(views: Sequence[RunView], keys: Sequence[str]) -> str:
+    """A note on the number of images, and on those of the attacked maps if any run has measured them."""
+    attacked = [view for view in views if ATTACKED in view.quality]
+    under_attack = f"; under attack, n = {_counts(attacked, (ATTACKED,))}" if attacked else ""
+    return f"Median [95 % interval] over the images, n = {_counts(views, keys)}{under_attack}."
 
 
 def _counts(views: Sequence[RunView], keys: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from holdfast.report.render import plain_cell, to_markdown
 from holdfast.report.tables import COUNT, Cell, Column, Table, metric_columns, ordered
 from holdfast.report.view import RunView, Stat, view_runs
 from holdfast.runs import Run
-from holdfast.runs.names import CENTRED_CONTROL, CONTROL, ENSEMBLE, REFERENCE, STRONGEST, TRUE_LOGIT
+from holdfast.runs.names import CENTRED_CONTROL, CONTROL, ENSEMBLE, REFERENCE, STRONGEST, TRUE_LOGIT, UNIVERSAL
 from holdfast.zoo.index import CONFIG, PREFIX, WEIGHTS
 
 TITLES = {
@@ -23,6 +23,7 @@ TITLES = {
     REFERENCE: "reference attack (ifia-topk)",
     STRONGEST: "strongest attack, map of the centred logit",
     TRUE_LOGIT: "strongest attack, map of the true logit",
+    UNIVERSAL: "universal perturbation, map of the centred logit",
     ENSEMBLE: "ensemble of eight attacks (ifia-ensemble)",
 }
 _SHARE = Column(key="", title="", unit="percent")
