@@ -44,6 +44,26 @@ def test_it_is_the_plain_loop() -> None:
     assert same_weights(found, plain)
 
 
+@pytest.mark.parametrize("batch_norm", ["update", "fixed"])
+def test_statistics_of_batch_norm_are_updated_or_fixed(batch_norm: str) -> None:
+    objective = StandIn(dropout_net())
+    norm = next(layer for layer in objective.modules() if isinstance(layer, nn.BatchNorm1d))
+    torch.nn.init.constant_(norm.running_mean, 0.25)
+    modes: list[tuple[bool, bool]] = []
+    objective.at_step = lambda one: modes.append((norm.training, one.model[1][3].training))
+    before, scale = norm.running_mean.clone(), norm.weight.detach().clone()
+    fit(objective, digits(), SGD(lr=0.1)(objective.model), steps=3, batch_norm=batch_norm, progress=False)
+    assert modes == [(batch_norm == "update", True)] * 3  # dropout is on in both
+    assert torch.equal(norm.running_mean, before) == (batch_norm == "fixed")
+    assert not torch.equal(norm.weight, scale)  # its weights are trained
+    assert norm.training
+
+
+def test_batch_norm_is_updated_or_fixed_and_nothing_else() -> None:
+    with pytest.raises(InputError, match="expected batch_norm 'update' or 'fixed', got 'freeze'"):
+        train(net=dropout_net, batch_norm="freeze")
+
+
 def test_log_lines(tmp_path: Path) -> None:
     schedule = Piecewise(boundaries=(3,), values=(0.1, 0.2))
     train(tmp_path, steps=8, log_every=3, schedule=schedule)

@@ -120,6 +120,10 @@ class Train(Section):
     `init` names weights to start from: a .safetensors file, the folder of a run, or a method whose run of the same
     seed lies beside this one. `keep_best_by` names a logged part whose largest value (with a minus before it,
     smallest) decides which weights are kept. `half_weights` writes them with 16 bits a number.
+
+    With `batch_norm = "fixed"`, batch norm uses the statistics of the initial weights and does not update them.
+    Otherwise the perturbed images and the path points of integrated gradients also change these statistics, although
+    evaluation is on clean images.
     """
 
     optimizer: Literal["adam", "sgd"]
@@ -142,6 +146,7 @@ class Train(Section):
     checkpoint_seconds: Positive = 600.0
     tensorboard: bool = False
     half_weights: bool = False
+    batch_norm: Literal["update", "fixed"] = "update"
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Train":

@@ -9,6 +9,9 @@ from torch import nn
 from holdfast.engine.layout import kept_copies
 from holdfast.types import Model
 
+BATCH_NORM = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+"""Layers that keep statistics of their batches; the lazy ones become one of these in their first pass."""
+
 
 @contextmanager
 def evaluating(model: Model) -> Iterator[None]:

@@ -6,8 +6,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
+from torch import nn
 
-from holdfast.engine.modes import evaluating
+from holdfast.engine.modes import BATCH_NORM, evaluating
 from holdfast.errors import InputError, expected
 from holdfast.storage.lock import locked
 from holdfast.training import state
@@ -66,7 +67,7 @@ class Session:
             self._restore(snapshot)
         self.processes.leading(lambda: self._begin(stack))
         stack.enter_context(self.stepper.own_randomness())
-        modes = {layer: layer.training or not self.settings.keep_modes for layer in self.module.modules()}
+        modes = {layer: self._trains(layer) for layer in self.module.modules()}
         stack.enter_context(evaluating(self.module))  # restores the training modes at the end
         for layer, training in modes.items():
             layer.training = training
@@ -74,6 +75,11 @@ class Session:
         self.stop = stack.enter_context(StopRequest(say=self.processes.leads))
         if snapshot is None:
             self.save()
+
+    def _trains(self, layer: nn.Module) -> bool:
+        """Whether a layer is in training mode while the network is trained."""
+        fixed = self.settings.batch_norm == "fixed" and isinstance(layer, BATCH_NORM)
+        return not fixed and (layer.training or not self.settings.keep_modes)
 
     def check(self, output: StepOutput, share: float, gradient_norm: torch.Tensor) -> None:
         """Raise before the update if loss or gradient is invalid; collect stop and save requests of all processes."""

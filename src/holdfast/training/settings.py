@@ -26,8 +26,9 @@ class FitSettings:
     value are kept besides the last ones (with a minus before the name: the smallest value). The final weights are
     written to `run_dir/weights.safetensors`, with `half_weights` as 16-bit numbers.
 
-    The network is trained in training mode. With `keep_modes`, each of its layers keeps the mode it has, for example
-    batch norm whose statistics stay as they are.
+    The network is trained in training mode. With `keep_modes`, each of its layers keeps the mode it has. With
+    `batch_norm="fixed"`, batch norm uses the statistics that it has and does not update them: those of perturbed images
+    and of the path points of integrated gradients differ from those of clean images, on which the network is evaluated.
     """
 
     steps: int
@@ -50,12 +51,15 @@ class FitSettings:
     tensorboard: bool = False
     half_weights: bool = False
     keep_modes: bool = False
+    batch_norm: str = "update"
 
     def __post_init__(self) -> None:
         for name in ("steps", "checkpoint_every", "log_every", "validate_every", "max_grad_norm", "checkpoint_seconds"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise expected(f"{name} > 0", got=value)
+        if self.batch_norm not in ("update", "fixed"):
+            raise expected("batch_norm 'update' or 'fixed'", got=repr(self.batch_norm))
         if not 0 <= self.warm_up <= 1:
             raise expected("warm_up in [0, 1], a fraction of the steps", got=self.warm_up)
         if (self.validate is None) != (self.validate_every is None):

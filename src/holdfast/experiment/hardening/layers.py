@@ -5,8 +5,7 @@ from contextlib import contextmanager
 
 from torch import nn
 
-BATCH_NORM = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
-"""Layers that keep statistics of their batches; the lazy ones become one of these in their first pass."""
+from holdfast.engine.modes import BATCH_NORM
 
 
 @contextmanager
