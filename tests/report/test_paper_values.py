@@ -28,6 +28,8 @@ def test_all_values_are_fractions_and_none_stands_twice() -> None:
         ("flower17", "ART", "top_k", "wrn-28-10", 0.7984),
         ("gtsrb", "natural", "pgd_accuracy", "wrn-28-10", 0.199),
         ("gtsrb", "erar", "spearman", "WRN-28-10", 0.9938),
+        ("gtsrb", "madry", "top_k", "wrn-16-2", 0.8613),
+        ("gtsrb", "madry", "top_k", "paper-resnet", 0.6885),
         ("flower", "erar-no-base", "kendall", "paper-resnet", 0.8089),
         ("gtsrb", "rar", "natural_spearman", "", 0.8714),
     ],

@@ -188,6 +188,22 @@ def with_attacked(view: RunView, n: int) -> RunView:
     return replace(view, quality={**view.quality, "adv_insertion": Stat(median=0.5, n=n)})
 
 
+def test_a_table_of_a_wide_network_has_the_papers_values_and_names_both_networks(views: tuple[RunView, ...]) -> None:
+    small, wide = (
+        replace(views[1], dataset="gtsrb", group="gtsrb", network=name) for name in ("paper-resnet", "wrn-16-2")
+    )
+    tables = [results_table([view]) for view in (small, wide, replace(wide, network="wrn-28-10"))]
+    assert [table.title for table in tables] == [
+        "Results on gtsrb",
+        "Results on gtsrb with wrn-16-2, the paper's values with WRN-28-10",
+        "Results on gtsrb with wrn-28-10",
+    ]
+    papers = [{cell.paper for row in table.rows for cell in row if cell.paper is not None} for table in tables]
+    assert 0.6885 in papers[0]
+    assert papers[1] == papers[2]
+    assert 0.8613 in papers[1]
+
+
 def test_the_quality_table_of_the_paper(tmp_path: Path) -> None:
     measured = {("mnist", "madry"): 150, ("mnist", "erar"): 140, ("gtsrb", "erar"): 150}
     folders = [write_run(tmp_path / "natural", method="natural", n=8, quality={"insertion": 0.5})]

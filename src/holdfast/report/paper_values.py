@@ -25,6 +25,11 @@ SMALL, WIDE = "small", "wrn-28-10"
 """The paper's two kinds of network: the small CNN or ResNet of each dataset, and the wide ResNet."""
 
 
+def is_wide(network: str) -> bool:
+    """Whether a network of ours stands for the paper's wide ResNet, whatever its depth and width are."""
+    return network.lower().startswith("wrn-")
+
+
 @dataclass(frozen=True, kw_only=True)
 class PaperValue:
     """One published number and its table."""
@@ -133,7 +138,7 @@ def paper_value(*, dataset: str, method: str, metric: str, network: str = "") ->
     0.3494
     """
     name = method.lower().replace("_", "-")
-    wanted = (DATASETS.get(dataset.lower(), dataset.lower()), WIDE if network.lower() == WIDE else SMALL)
+    wanted = (DATASETS.get(dataset.lower(), dataset.lower()), WIDE if is_wide(network) else SMALL)
     return _index().get((*wanted, METHODS.get(name, name), metric))
 
 

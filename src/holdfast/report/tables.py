@@ -6,7 +6,7 @@ from typing import Literal
 
 from holdfast.metrics.registry import METRICS, Level, Metric, shown
 from holdfast.report.compare import Comparison
-from holdfast.report.paper_values import paper_value
+from holdfast.report.paper_values import WIDE, is_wide, paper_value
 from holdfast.report.view import AttackView, RunView, Stat
 from holdfast.runs import OUTCOMES
 from holdfast.runs.bootstrap import Interval
@@ -102,9 +102,15 @@ def results_table(views: Sequence[RunView], comparisons: Mapping[str, Comparison
             *notes,
             f"Top-k vs {base}: mean paired difference [95 % interval] over the images that both runs have.",
         )
-    return Table(
-        name=f"results-{dataset}", title=f"Results on {dataset}", columns=columns, rows=tuple(rows), notes=notes
-    )
+    title = f"Results on {dataset}{_wide_network(views)}"
+    return Table(name=f"results-{dataset}", title=title, columns=columns, rows=tuple(rows), notes=notes)
+
+
+def _wide_network(views: Sequence[RunView]) -> str:
+    """The wide network of a table, with the paper's if it is another one; empty for the small networks."""
+    names = sorted({view.network for view in views if is_wide(view.network)})
+    paper = f", the paper's values with {WIDE.upper()}" if names and names != [WIDE] else ""
+    return f" with {', '.join(names)}{paper}" if names else ""
 
 
 def _accuracy_columns(views: Sequence[RunView]) -> list[Column]:
